@@ -1,7 +1,8 @@
 /*
- * segments_ahead.cuh: scans of long segments (segments_tiles.cuh). A block folds one tile, publishes
- * its total, and scans the tile that is p.number[2] slots before it. What the scan needs has been
- * published long ago, so it does not wait; and its elements are still in the second-level cache.
+ * segments_ahead.cuh: scans of long segments (segments_tiles.cuh). A block folds one tile,
+ * publishes its total, and scans the tile that is p.number[2] slots before it. What the scan needs
+ * has been published long ago, so it does not wait; and its elements are still in the second-level
+ * cache.
  *
  * A tile publishes its own total; the last one of 32 also that of these, and so on, each on a level
  * of its own. All tiles before a tile are one total for each bit of its number, made of these.
@@ -26,8 +27,8 @@ SF_DEVICE sf_u64 *sf_heap_words(const sf_params &p, const sf_heap &heap, int lev
         return heap.words + (level * p.number[0] + last) * WORDS;
 }
 
-/* A warp finds the totals of a level before tile `number`: for each bit of the level's digit, lane b
- * gets the one for bit b. `total` is combined with them. */
+/* A warp finds the totals of a level before tile `number`: for each bit of the level's digit, lane
+ * b gets the one for bit b. `total` is combined with them. */
 SF_DEVICE void sf_level_before(const sf_params &p, const sf_heap &heap, sf_i64 number, int level,
                                sf_acc &own, sf_acc &total, int lane)
 {

@@ -24,8 +24,8 @@ SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
         const sf_i64 v = sf_offset_of(p, k);
         return v < 0 ? 0 : v > p.n ? p.n : v;
 }
-/* The whole warp finds the first k from low to high that is not `before` what is looked for; high if
- * all are. Lanes look at 32 at a time, equally far from each other: of every `step` the last one. */
+/* The whole warp finds the first k from low to high that is not `before` what is looked for; high
+ * if all are. Lanes look at 32 at a time, equally far from each other: of every `step` the last. */
 template <class BEFORE> SF_DEVICE sf_i64 sf_find_first(BEFORE before, sf_i64 low, sf_i64 high,
                                                        int lane)
 {

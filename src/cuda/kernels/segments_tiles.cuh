@@ -163,6 +163,11 @@ SF_DEVICE sf_acc sf_fold_tiles(const sf_params &p, const sf_u64 *totals, sf_u32 
                 for (int j = 0; j < SF_LEAF; j += SOME) {
                         sf_look look[SOME];
 #pragma unroll
+                        for (int i = 0; i < SOME; i++)
+                                v[j + i] = sf_neutral(p);
+                        if (first - lane + j * 32 >= tiles)
+                                continue;
+#pragma unroll
                         for (int i = 0; i < SOME; i++) {
                                 const sf_i64 at = first + (j + i) * 32;
                                 look[i].words = totals + (at < tiles ? at : 0) * WORDS;
