@@ -45,6 +45,116 @@ static int64_t leaf_of(const sf_step *s, bool down, const layout *l, const sf_cu
         return flat ? 2 * leaf : leaf;
 }
 
+static void put_offsets(const sf_step *s, sf_params *p)
+{
+        p->offsets = (uint64_t)(uintptr_t)s->segments.offsets;
+        p->segments = s->segments.count;
+        p->offset_stride = s->segments.stride;
+}
+
+/* Segments that are long enough are cut into tiles, for a block each (segments_tiles.cuh). */
+typedef struct tiles {
+        int64_t threads, resident, leaf;
+        int log; /* a tile has 2^log elements */
+        int64_t slots;
+} tiles;
+
+/* Are segments as long as a tile, on average? */
+static bool in_tiles(const sf_step *s, bool down, const sf_cuda_tile *shape, tiles *t)
+{
+        t->threads = shape->threads;
+        /* A fold needs no more than 64 registers. H200, 2^26 f32, share of a copy of the bytes:
+         * eight blocks of 128 threads and six, segments of 2^14 elements 0.87 and 0.81, of 2^18
+         * 0.95 and 0.87. */
+        t->resident = s->fold && value_size(s) == 4 ? shape->resident * 4 / 3 : shape->resident;
+        t->leaf = at_least(4 * shape->elements / value_size(s), 4);
+        t->log = log2_up(t->threads * t->leaf);
+        t->slots = (s->n >> t->log) + s->segments.count + 3;
+        return !down && !s->map && !(t->threads & (t->threads - 1)) &&
+               s->n >= (int64_t)2 << t->log && s->segments.count <= s->n >> t->log &&
+               s->batch * t->slots <= INT32_MAX / 2;
+}
+
+/* The launch that finds the tiles. The table begins `at` words after the beginning of scratch,
+ * after `counters` words that count. */
+static void put_table(const sf_step *s, const tiles *t, int64_t at, int64_t counters,
+                      sf_cuda_launch *l)
+{
+        sf_cuda_spec *spec = &l->spec;
+        sf_params p;
+        memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
+        memset(&p, 0, sizeof p);
+        spec->kernel = SF_CUDA_SEGMENTS_TABLE;
+        spec->op = SF_SUM; /* nothing is summed; but so it is the same launch for all */
+        spec->in = spec->acc = spec->out = SF_DT_F32;
+        spec->threads = 256;
+        spec->items = spec->width = 1;
+        spec->extra[SF_CUDA_NSEQ] = 1;
+        spec->extra[SF_CUDA_RESIDENT] = 8;
+        spec->extra[SEGMENTS_TABLE_WIDE] = s->segments.wide;
+        spec->extra[SEGMENTS_TABLE_BACKWARDS] = s->reverse;
+        put_offsets(s, &p);
+        p.n = s->n;
+        p.number[0] = t->slots;
+        p.number[1] = t->log;
+        p.number[2] = at;
+        p.number[3] = counters;
+        l->params_size = sf_cuda_params_parts(spec).end;
+        memcpy(l->params, &p, l->params_size);
+        l->grid[0] = (uint32_t)ceil_div(t->slots, spec->threads);
+        l->grid[1] = l->grid[2] = 1;
+        l->shared = 16;
+        l->scratch_fields = 1;
+        l->overlaps = true;
+}
+
+static sf_status plan_tiles(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
+                            const layout *l, const tiles *t, sf_cuda_plan *plan)
+{
+        const int64_t all = s->batch * t->slots, words = value_size(s) / 4,
+                      cell = cell_size(s, is_spread(s));
+        int64_t depth = 1; /* levels of totals of 32 */
+        for (int64_t most = 32; most << t->log <= s->n; most *= 32)
+                depth++;
+        /* A scan folds fewer tiles ahead than there are blocks at once. H200, 2^26 f32, segments of
+         * 2^18 elements, share of a copy: a quarter as many 0.71, three quarters 0.74, as many 0.72,
+         * twice as many 0.61. */
+        const int64_t blocks = t->resident * chip->multiprocessors,
+                      ahead = s->fold ? 0 : at_least(3 * blocks / 4, 1);
+        const int64_t counters = s->fold ? all : 0,
+                      at = SF_TICKETS / 8 + (s->fold ? all * (words + 1) : all * depth * words);
+        put_table(s, t, at, counters, &plan->launch[0]);
+        draft d = sf_cuda_draft(&plan->launch[1], SF_CUDA_SEGMENTS, l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = (int32_t)t->threads;
+        spec->items = 1;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)t->resident;
+        spec->extra[SEGMENTS_LEAF] = (int32_t)t->leaf;
+        spec->extra[SEGMENTS_STRIP] = 1;
+        spec->extra[SEGMENTS_CELL] = (int32_t)cell;
+        spec->extra[SEGMENTS_FOLDS] = s->fold;
+        spec->extra[SEGMENTS_WIDE] = s->segments.wide;
+        spec->extra[SEGMENTS_BACKWARDS] = s->reverse;
+        spec->extra[SEGMENTS_TILES] = (int32_t)depth;
+        put_offsets(s, &d.p);
+        d.p.units = s->batch;
+        d.p.number[0] = t->slots;
+        d.p.number[1] = at;
+        d.p.number[2] = ahead;
+        d.p.number[3] = all + ahead;
+        plan->launches = 2;
+        plan->watched = true;
+        plan->scratch = (size_t)(at + t->slots * SF_TABLE_WORDS) * 8;
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.number[3],
+                              sf_tiles_desk(value_size(s)) +
+                                      (s->fold ? 16
+                                               : t->threads / 32 *
+                                                         sf_segments_desk(t->leaf, cell))));
+        d.launch->scratch_fields = 1;
+        d.launch->overlaps = true;
+        return SF_OK;
+}
+
 sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         const bool spread = is_spread(s);
@@ -52,18 +162,17 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         layout l = sf_cuda_layout(s, false, false);
         l.width = 1;
         SF_TRY(find_tile(ctx, chip, s, down, &plan->launch[0].spec, &shape));
+        tiles t;
+        if (in_tiles(s, down, &shape, &t))
+                return plan_tiles(ctx, s, chip, &l, &t, plan);
         const int64_t columns = down ? s->dims[s->nbatch - 1].len : 1, beside = down ? at_most(pow2_up(columns), 32) : 1, strips = ceil_div(columns, beside);
         const int64_t threads = shape.threads, leaf = leaf_of(s, down, &l, &shape),
                       chunk = down ? leaf : 32 * leaf;
         /* Full stretches of long segments go to whole blocks; then no block has windows of two
-         * lines. Where segments are short, looking for them costs more than it gains. */
+         * units. */
         const int64_t warps = threads / 32;
-        const bool stretches = (!down || beside == 32) && !s->map && warps > 1 &&
-                               !(warps & (warps - 1)) && s->n / chunk >= 2 * warps &&
-                               (down || s->segments.count <= s->n / (2 * chunk));
-        int64_t depth = 1; /* levels of totals of 32 */
-        for (int64_t most = 32; most * warps * chunk <= s->n; most *= 32)
-                depth++;
+        const bool stretches = down && beside == 32 && !s->map && warps > 1 &&
+                               !(warps & (warps - 1)) && s->n / chunk >= 2 * warps;
         const int64_t windows = stretches ? ceil_div(s->n / chunk + 1, warps) * warps
                                           : s->n / chunk + 1,
                       turns = ceil_div(windows, down ? 32 / beside : 1),
@@ -77,10 +186,7 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         sf_cuda_spec *spec = &d.launch->spec;
         spec->threads = (int32_t)threads;
         spec->items = 1;
-        /* A stretch of a scan takes more registers. H200: 0.64 of a copy for 0.61 where segments
-         * have 2^14 elements, 0.54 for 0.57 where they have 2^24. */
-        spec->extra[SF_CUDA_RESIDENT] =
-                shape.resident - (stretches && !down && !s->fold && shape.resident > 1);
+        spec->extra[SF_CUDA_RESIDENT] = shape.resident;
         spec->extra[SEGMENTS_LEAF] = (int32_t)leaf;
         spec->extra[SEGMENTS_STRIP] = (int32_t)beside;
         spec->extra[SEGMENTS_CELL] = (int32_t)cell;
@@ -88,15 +194,13 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         spec->extra[SEGMENTS_MAPS] = s->map;
         spec->extra[SEGMENTS_WIDE] = s->segments.wide;
         spec->extra[SEGMENTS_BACKWARDS] = s->reverse;
-        spec->extra[SEGMENTS_STRETCHES] = stretches ? (int32_t)depth : 0;
-        d.p.offsets = (uint64_t)(uintptr_t)s->segments.offsets;
-        d.p.segments = s->segments.count;
-        d.p.offset_stride = s->segments.stride;
+        spec->extra[SEGMENTS_STRETCHES] = stretches;
+        put_offsets(s, &d.p);
         d.p.inner = columns;
         d.p.units = units;
         d.p.number[0] = windows;
         d.p.number[1] = strips;
-        d.p.number[2] = (windows + (stretches ? windows / warps * (down ? 1 : depth) : 0)) *
+        d.p.number[2] = (windows + (stretches ? windows / warps : 0)) *
                         beside * (value_size(s) / 4);
         d.p.number[3] = tickets;
         plan->launches = 1;

@@ -9,9 +9,12 @@
  * several if there are few columns. It waits only for totals of earlier chunks
  * (segments_bounds.cuh).
  *
- * SF_STRETCHES, for long lines: as many chunks as a block has warps are a stretch, counted from the
- * segment's beginning too. A full stretch belongs to the block in whose windows it begins, and the
- * whole block computes it, before the rest of its windows (segments_stretch.cuh).
+ * SF_STRETCHES, for long columns: as many chunks as a block has warps are a stretch, counted from
+ * the segment's beginning too. A full stretch belongs to the block in whose windows it begins, and
+ * the whole block computes it, before the rest of its windows (segments_stretch.cuh).
+ *
+ * SF_TILES: segments of lines that are not short on average need none of this. They are cut into
+ * tiles, which a launch before has found (segments_tiles.cuh).
  *
  * SF_STRIP: 1 for lines; else how many neighbouring columns a window has, a power of two up to 32.
  * A column belongs to one lane; the lanes of a window are a party, and a warp has as many parties
@@ -28,6 +31,9 @@
  * offset to the next.
  */
 #include "segments_bounds.cuh"
+#if SF_TILES
+#include "segments_tiles.cuh"
+#else
 #if SF_STRIP == 1
 #include "segments_lines.cuh"
 #else
@@ -90,7 +96,7 @@ SF_DEVICE void sf_run_turn(const sf_params &p, const sf_turn &t, sf_u32 mark, in
         w.place.window = (sf_u32)window;
 #if SF_STRIP == 1
         w.lane = lane;
-        unsigned char *desk = sf_shared() + sf_segments_block(SF_STRETCHES, 1, sizeof(sf_acc)) +
+        unsigned char *desk = sf_shared() + sf_segments_block(0, 1, sizeof(sf_acc)) +
                               thread / 32 * sf_segments_desk(SF_LEAF, SF_CELL);
         w.cells = desk + SF_SEGMENTS_VIEW;
         w.rows = ((sf_view *)desk)->rows;
@@ -164,3 +170,4 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (t.unit < p.units)
                 sf_run_turn(p, t, sf_mark(drawn), thread);
 }
+#endif

@@ -235,10 +235,7 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
  * ends in exactly b ones: what chunk m - 1 published is the total of just these chunks.
  *
  * Of a full stretch, chunks publish nothing. So of a chunk's bits, those below WARPS stand for
- * chunks, the others for stretches, which have a place for each block. Down columns they do as
- * chunks do. Stretches of lines publish their own total at once, that of 32 stretches with the last
- * of these, and so on: up to SF_STRETCHES levels, each with a place for each block. So whoever
- * waits does so for few that wait themselves. The totals for bits are made of these.
+ * chunks, the others for stretches, which do as chunks do and have a place for each block.
  * ---------------------------------------------------------------------------------------------- */
 
 /* A total may never come if offsets decrease. After PATIENCE tries a thread writes the launch's
@@ -287,7 +284,7 @@ SF_DEVICE sf_look sf_look_for(const sf_params &p, const sf_place &own, sf_u32 q,
 {
         sf_look look;
         look.words = sf_window_words(own, (sf_i64)own.window - (q & sf_below(bit)) - 1);
-#if SF_STRETCHES && SF_STRIP > 1
+#if SF_STRETCHES
         if (bit >= WARPS_LOG) {
                 const sf_i64 block = (own.window - (q & (WARPS - 1))) >> WARPS_LOG;
                 look.words =
@@ -313,65 +310,6 @@ SF_DEVICE sf_acc sf_found(const sf_params &p, sf_look &look, sf_u32 mark)
 
 /* The bits of q whose totals a chunk needs before it can publish one: the ones at the end of q. */
 SF_DEVICE sf_u32 sf_early(sf_u32 q) { return q & ~(q + 1); }
-
-#if SF_STRETCHES && SF_STRIP == 1
-/* A warp finds the totals of the level for stretch `number` of its segment, which begins in the
- * windows of `block`: for each bit of the level's digit, lane b gets the one for bit b. `total` is
- * combined with them. */
-SF_DEVICE void sf_level_before(const sf_params &p, const sf_place &place, sf_i64 block,
-                               sf_u32 number, int level, sf_acc &own, sf_acc &total, int lane)
-{
-        const int digit = (int)(number >> 5 * level & 31);
-        sf_acc v = sf_neutral(p);
-        if (lane < digit) {
-                const sf_u32 last = (((number >> 5 * level & ~31u) + lane + 1) << 5 * level) - 1;
-                sf_look look;
-                look.words = sf_stretch_words(p, place,
-                                              level * (p.number[0] >> WARPS_LOG) + block -
-                                                      (sf_i64)(number - last));
-                sf_look_once(look, place.mark);
-                v = sf_found(p, look, place.mark);
-        }
-        sf_sync_warp();
-#pragma unroll
-        for (int k = 0; k < 5; k++) {
-                const sf_acc taken = sf_shuffle(v, ((digit & -(1 << k)) - 1) & 31);
-                if (digit >> k & 1) {
-                        total = sf_settled(sf_combine(taken, total));
-                        own = sf_choose(lane == 5 * level + k, taken, own);
-                }
-                const sf_acc left = sf_shuffle(v, ((lane & -(1 << k)) - 1) & 31);
-                v = sf_choose(lane & 1 << k, sf_settled(sf_combine(left, v)), v);
-        }
-}
-
-/* A stretch publishes its total, and those of 32 stretches and more that end with it. `own` as
- * above. Returns how many levels it took. */
-SF_DEVICE int sf_tell_stretch(const sf_params &p, const sf_place &place, sf_i64 block,
-                              sf_u32 number, sf_acc &own, sf_acc &total, int lane)
-{
-        for (int level = 0;; level++) {
-                if (!lane)
-                        sf_publish<1>(sf_stretch_words(p, place,
-                                                       level * (p.number[0] >> WARPS_LOG) + block),
-                                      total, place.mark);
-                if ((number >> 5 * level & 31) != 31)
-                        return level;
-                sf_level_before(p, place, block, number, level, own, total, lane);
-        }
-}
-
-/* All totals before a stretch, as above. */
-SF_DEVICE sf_acc sf_stretches_before(const sf_params &p, const sf_place &place, sf_i64 block,
-                                     sf_u32 number, sf_acc &total, int lane)
-{
-        sf_acc own = sf_neutral(p);
-#pragma unroll 1
-        for (int level = 0; number >> 5 * level; level++)
-                sf_level_before(p, place, block, number, level, own, total, lane);
-        return own;
-}
-#endif
 
 /* Combines a thread's elements and their total with one total to their left; `before` becomes all of
  * these together. any: there was one before. */

@@ -24,30 +24,25 @@ SF_DEVICE sf_i64 sf_bound(const sf_params &p, sf_i64 k)
         const sf_i64 v = sf_offset_of(p, k);
         return v < 0 ? 0 : v > p.n ? p.n : v;
 }
-/* The whole warp finds the first k from low to high whose segment begins at or after `position`;
- * high if none below it does. Lanes read 32 offsets at a time, equally far from each other: of
- * every `step` segments the last one. */
-SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high,
-                                 int lane)
+/* The whole warp finds the first k from low to high that is not `before` what is looked for; high
+ * if all are. Lanes look at 32 at a time, equally far from each other: of every `step` the last. */
+template <class BEFORE> SF_DEVICE sf_i64 sf_find_first(BEFORE before, sf_i64 low, sf_i64 high,
+                                                       int lane)
 {
 #pragma unroll 1
         while (low < high) {
                 const sf_i64 step = (high - low + 31) >> 5, own = low + (lane + 1) * step - 1;
-                const int passed = sf_count_bits(sf_ballot(
-                        own < high && sf_offset_of(p, own < high ? own : low) < position));
+                const int passed =
+                        sf_count_bits(sf_ballot(own < high && before(own < high ? own : low)));
                 low += passed * step;
                 high = high - low < step ? high : low + step - 1;
         }
         return low;
 }
-/* The same among all segments: k is segments + 1 if no segment begins there. First around the place
- * where it would be if all segments had the same length. */
-SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
+/* The same among all segments: `segments` + 1 if all are before. First around `near`. */
+template <class BEFORE> SF_DEVICE sf_i64 sf_find_around(const sf_params &p, BEFORE before,
+                                                        sf_i64 near, int lane)
 {
-        if (!p.n)
-                return 0;
-        const sf_i64 near =
-                (sf_i64)((float)position * sf_rough_quotient((float)p.segments, (float)p.n));
         sf_i64 low = 0, high = p.segments + 1;
         /* What lane i looks at. */
         const sf_i64 all = high;
@@ -55,14 +50,36 @@ SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
                 const sf_i64 at = near + (i - 16) * 32;
                 return at < 0 ? 0 : at < all ? at : all - 1;
         };
-        const int passed = sf_count_bits(sf_ballot(sf_offset_of(p, looked(lane)) < position));
+        const int passed = sf_count_bits(sf_ballot(before(looked(lane))));
         if (passed)
                 low = looked(passed - 1) + 1;
         if (passed < 32)
                 high = looked(passed);
-        return sf_find_between(p, position, low, high, lane);
+        return sf_find_first(before, low, high, lane);
+}
+/* The first k from low to high whose segment begins at or after `position`. */
+SF_DEVICE sf_i64 sf_find_between(const sf_params &p, sf_i64 position, sf_i64 low, sf_i64 high,
+                                 int lane)
+{
+        return sf_find_first([=, &p](sf_i64 k) { return sf_offset_of(p, k) < position; }, low, high,
+                             lane);
+}
+/* The same among all segments. First where it would be if all segments had the same length. */
+SF_DEVICE sf_i64 sf_find(const sf_params &p, sf_i64 position, int lane)
+{
+        if (!p.n)
+                return 0;
+        const float mean = sf_rough_quotient((float)p.segments, (float)p.n);
+        return sf_find_around(
+                p, [=, &p](sf_i64 k) { return sf_offset_of(p, k) < position; },
+                (sf_i64)((float)position * mean), lane);
 }
 
+/* The slot of a segment's first tile, of 2^log elements (segments_table.cu). */
+SF_DEVICE sf_i64 sf_first_slot(const sf_params &p, sf_i64 k, int log)
+{
+        return (sf_bound(p, k) >> log) + k + 1;
+}
 SF_DEVICE bool sf_has_entry(const sf_params &p, sf_i64 segment) { return segment >= 0 && segment < p.segments; }
 
 /* Copies those of `length` elements that are before and after whole lines of 16 bytes; buffer and

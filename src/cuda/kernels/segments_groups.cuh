@@ -151,10 +151,15 @@ template <sf_kind KIND> SF_DEVICE void sf_stage(const sf_params &p, const sf_win
 #pragma unroll 1
         for (; strip * 32 < (SF_RAW_ROWS ? g.count : g.rows * SF_LEAF); strip += SOME)
                 sf_stage_some<KIND, SOME, false>(p, w, g, from, strip);
-        if (SF_RAW_ROWS) {
+        if (SF_RAW_ROWS)
                 sf_copy_commit();
+}
+/* Waits until all of that is there. */
+SF_DEVICE void sf_staged()
+{
+        if (SF_RAW_ROWS)
                 sf_copy_wait<0>();
-        }
+        sf_sync_warp();
 }
 
 /* The values of a row's elements. Past the end of the row they are neutral; a lane without a row
@@ -251,37 +256,20 @@ template <int N> SF_DEVICE void sf_combine_rows(const sf_row &row, int lane, sf_
         }
 }
 
-/* In lane b, the total for bit b of the group's number if it is of stretches. Found before the
- * group's elements are loaded, when registers are free. */
-SF_DEVICE sf_acc sf_far_lefts(const sf_params &p, const sf_window &w, const sf_group &g)
-{
-        sf_acc far = sf_neutral(p);
-#if SF_STRETCHES
-        if (g.number >> WARPS_LOG) {
-                const sf_i64 block = (w.place.window - (g.number & (WARPS - 1))) >> WARPS_LOG;
-                sf_acc none = far;
-                far = sf_stretches_before(p, w.place, block, g.number >> WARPS_LOG, none, w.lane);
-                far = sf_shuffle(far, (w.lane - WARPS_LOG) & 31);
-        }
-#endif
-        return far;
-}
-
 /* Combines the rows of the first part with the totals of chunks before it, one for each bit set in
  * its number; `before` becomes all of these together. All are asked for at once. tells: the chunk
- * is full and more follow it, so a total is published, as soon as it is known. far: what
- * sf_far_lefts found. */
+ * is full and more follow it, so a total is published, as soon as it is known. */
 template <int N>
 SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_group &g,
-                             const sf_row &row, bool tells, sf_acc far, sf_acc (&v)[N],
-                             sf_acc &total, sf_acc &before)
+                             const sf_row &row, bool tells, sf_acc (&v)[N], sf_acc &total,
+                             sf_acc &before)
 {
         const sf_u32 early = tells ? sf_early(g.number) : 0;
         sf_u32 bits = SF_FOLDS && tells ? early : g.number;
         sf_look look;
-        sf_acc own = far;
+        sf_acc own = sf_neutral(p);
         bool any = false;
-        if (bits >> w.lane & 1 && (!SF_STRETCHES || w.lane < WARPS_LOG))
+        if (bits >> w.lane & 1)
                 look = sf_look_for(p, w.place, g.number, w.lane);
 #pragma unroll 1
         for (;; bits &= bits - 1, any = true) {
@@ -292,7 +280,7 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_window &w, const sf_gr
                 }
                 if (!bits)
                         return;
-                if (w.lane == sf_lowest(bits) && (!SF_STRETCHES || bits & sf_below(WARPS_LOG)))
+                if (w.lane == sf_lowest(bits))
                         own = sf_found(p, look, w.place.mark);
                 const sf_acc left = sf_shuffle(own, sf_lowest(bits));
                 if (row.leads)
@@ -406,10 +394,8 @@ template <sf_kind KIND> SF_DEVICE void sf_flush(const sf_params &p, const sf_win
 
 /* N: no row has more elements. The cells may be used again when this returns. */
 template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, const sf_window &w,
-                                                           const sf_group &g, const sf_row &row,
-                                                           sf_acc far)
+                                                           const sf_group &g, const sf_row &row)
 {
-        (void)far;
 #if SF_FLAT
         if (KIND == MIXED) {
                 const char *from = w.line.x + (w.first + g.at) * SF_IN_SIZE;
@@ -418,7 +404,7 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
 #endif
         if (KIND == ALONE || (KIND == MIXED && !SF_FLAT)) {
                 sf_stage<KIND>(p, w, g);
-                sf_sync_warp();
+                sf_staged();
         }
         sf_acc v[N];
         sf_take<KIND>(p, w, g, row, v);
@@ -431,7 +417,7 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
                 sf_combine_rows(row, w.lane, v, total);
         const bool tells = KIND != SHORT && !g.ends;
         if (tells || g.number)
-                sf_take_lefts(p, w, g, row, tells, far, v, total, before);
+                sf_take_lefts(p, w, g, row, tells, v, total, before);
 #endif
 #if SF_FOLDS
         if (row.length && !row.number && (!row.leads || g.ends))
@@ -451,10 +437,8 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
 /* Computes up to STRIPS strips of a single part, from element `first` on; in each strip a lane has
  * one element. */
 template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_window &w,
-                                                  const sf_group &g, sf_row row, int first,
-                                                  sf_acc far)
+                                                  const sf_group &g, sf_row row, int first)
 {
-        (void)far;
         const int lane = w.lane, left = g.count - first - lane;
         const sf_line line = sf_line_at(p, w.line, w.first + g.at + first + lane);
         const sf_vector spread = sf_fetch_spread(p, w.line, row.segment);
@@ -491,7 +475,7 @@ template <int STRIPS> SF_DEVICE void sf_run_lanes(const sf_params &p, const sf_w
                 }
         total = v[0];
         if (g.number)
-                sf_take_lefts(p, w, g, row, false, far, v, total, before);
+                sf_take_lefts(p, w, g, row, false, v, total, before);
 #endif
 #if SF_FOLDS
         if (!lane)

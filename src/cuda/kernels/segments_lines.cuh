@@ -73,9 +73,9 @@ SF_DEVICE void sf_run_short(const sf_params &p, const sf_window &w, const sf_par
         row.rows = 1;
         row.leads = false;
         if (!SF_FLAT && FEW > 4 && !sf_ballot(row.length > 4))
-                sf_run_group<SHORT, 4>(p, w, g, row, sf_neutral(p));
+                sf_run_group<SHORT, 4>(p, w, g, row);
         else
-                sf_run_group<SHORT, FEW>(p, w, g, row, sf_neutral(p));
+                sf_run_group<SHORT, FEW>(p, w, g, row);
 }
 
 /* Computes a group of the next parts, as many as fit. */
@@ -123,28 +123,23 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         const int gone = row.number * SF_LEAF, left = length - gone;
         row.at = ::sf_shuffle(s.at, of) - g.at + gone;
         row.length = lane >= g.rows ? 0 : left < SF_LEAF ? left : (int)SF_LEAF;
-#if !SF_MAPS
-        const sf_acc far = sf_far_lefts(p, w, g);
-#else
-        const sf_acc far = sf_neutral(p);
-#endif
         if (!(some & (some - 1))) {
                 enum { STRIPS = CHUNK >= 512 ? 4 : 2 };
 #if SF_MAPS
 #pragma unroll 1
                 for (int first = 0; first < g.count; first += STRIPS * 32)
-                        sf_run_lanes<STRIPS>(p, w, g, row, first, sf_neutral(p));
+                        sf_run_lanes<STRIPS>(p, w, g, row, first);
                 sf_sync_warp();
                 return;
 #else
                 if (!SF_FLAT && g.count <= STRIPS * 32) {
-                        sf_run_lanes<STRIPS>(p, w, g, row, 0, far);
+                        sf_run_lanes<STRIPS>(p, w, g, row, 0);
                         sf_sync_warp();
                         return;
                 }
 #if !SF_FLAT_ALONE
                 if (!SF_FLAT || g.rows > 8)
-                        return sf_run_group<ALONE, SF_LEAF>(p, w, g, row, far);
+                        return sf_run_group<ALONE, SF_LEAF>(p, w, g, row);
 #endif
 #endif
         }
@@ -152,7 +147,7 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         view.rows[lane] = row.length ? row.at | row.length << 16 : 0;
         sf_sync_warp();
 #endif
-        sf_run_group<MIXED, SF_LEAF>(p, w, g, row, far);
+        sf_run_group<MIXED, SF_LEAF>(p, w, g, row);
 }
 
 /* The window's first part, of segment k, which began before the window or at its beginning. */

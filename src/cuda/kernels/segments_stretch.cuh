@@ -1,6 +1,6 @@
 /*
- * segments_stretch.cuh: a block computes a full stretch of a long segment, a chunk for each warp
- * (segments.cu), of a line or of 32 columns. The chunks are whole, so there are no groups to be
+ * segments_stretch.cuh: a block computes a full stretch of a long segment of 32 columns, a chunk for
+ * each warp (segments.cu). The chunks are whole, so there are no groups to be
  * made; a stretch publishes one total and looks for those of stretches before it.
  */
 
@@ -38,140 +38,7 @@ SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k)
         return s;
 }
 
-#if SF_STRIP == 1
-#if SF_FLAT_ALONE
-/* The total of the full chunk at w.first, which is `number` of its segment, in all lanes. A
- * lane has four neighbours of every 128 elements, in an order in which no two lanes collide.
- * Neighbours are combined first, then lanes, then what a lane has of each 128. While there are
- * several of these, a lane keeps one of two and sends the other. */
-SF_DEVICE sf_acc sf_fold_chunk(const sf_params &p, const sf_window &w, sf_u32 number)
-{
-        enum { ITEMS = CHUNK / 128, SHIFT = 3 };
-        const int lane = w.lane, swap = lane >> SHIFT & 3;
-        const char *from = w.line.x + w.first * SF_IN_SIZE;
-        const unsigned char *cells = w.cells + ((sf_u64)from & 15);
-        sf_fetch_flat<SF_IN_SIZE>(from, CHUNK, w.cells + ((sf_u64)from & 15), lane);
-        sf_acc a[ITEMS];
-#pragma unroll
-        for (int j = 0; j < ITEMS; j++) {
-                sf_acc e[4];
-#pragma unroll
-                for (int c = 0; c < 4; c++) {
-                        sf_vector raw = sf_no_vector();
-                        sf_shared_load(cells + (4 * lane + (c ^ swap)) * SF_IN_SIZE +
-                                               128 * j * SF_IN_SIZE,
-                                       raw.x);
-                        e[c] = sf_lifted(sf_read(p, raw),
-                                         (sf_i64)number * CHUNK + 128 * j + 4 * lane + (c ^ swap));
-                }
-                a[j] = sf_settled(sf_combine(sf_combine(e[0], e[1]), sf_combine(e[2], e[3])));
-        }
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2) {
-                if (ITEMS / b > 1) {
-#pragma unroll
-                        for (int i = 0; i < ITEMS / 2; i++)
-                                if (i < ITEMS / b / 2) {
-                                        const sf_acc even = a[2 * i % ITEMS],
-                                                     odd = a[(2 * i + 1) % ITEMS];
-                                        const sf_acc keep = sf_choose(lane & b, odd, even),
-                                                     other = sf_choose(lane & b, even, odd);
-                                        a[i] = sf_settled(
-                                                sf_combine(keep, sf_shuffle(other, lane ^ b)));
-                                }
-                } else
-                        a[0] = sf_settled(sf_combine(a[0], sf_shuffle(a[0], lane ^ b)));
-        }
-#pragma unroll
-        for (int b = 1; b < ITEMS; b *= 2)
-                a[0] = sf_settled(sf_combine(a[0], sf_shuffle(a[0], lane ^ b)));
-        sf_sync_warp();
-        return a[0];
-}
-#endif
-
-/* w: the warp's window, which is not where the stretch's chunk is. */
-SF_DEVICE void sf_run_stretch(const sf_params &p, sf_window w, const sf_stretch &s, sf_together &b,
-                              int warp, bool)
-{
-        const int lane = w.lane;
-        w.first = s.at + (sf_i64)warp * CHUNK;
-        sf_group g;
-        g.at = 0;
-        g.count = CHUNK;
-        g.rows = 32;
-        g.number = s.number * WARPS + warp;
-        g.ends = s.ends;
-#if SF_FLAT_ALONE
-        sf_acc total = sf_fold_chunk(p, w, g.number), before = total, v[1];
-#else
-        sf_row row;
-        row.segment = s.segment;
-        row.at = lane * SF_LEAF;
-        row.length = SF_LEAF;
-        row.number = lane;
-        row.rows = 32;
-        row.leads = true;
-        sf_stage<ALONE>(p, w, g);
-        sf_sync_warp();
-        sf_acc v[SF_LEAF];
-        sf_take<ALONE>(p, w, g, row, v);
-        sf_combine_leaf(v);
-        sf_acc total = sf_settled(v[SF_LEAF - 1]), before = sf_identity(p);
-        sf_combine_rows(row, lane, v, total);
-#endif
-        if (lane == (SF_FOLDS ? 0 : 31))
-                b.total[warp][0] = total;
-        sf_sync_block();
-        if (SF_FOLDS && warp)
-                return sf_sync_warp();
-        sf_acc all = b.total[lane & (WARPS - 1)][0];
-        bool any = false;
-#pragma unroll
-        for (int bit = 1; bit < WARPS; bit *= 2) {
-                const sf_acc left = sf_shuffle(all, ((lane & -bit) - 1) & 31);
-                if (!SF_FOLDS && warp & bit) {
-                        sf_take_one_left(sf_shuffle(left, warp), any, v, total, before);
-                        any = true;
-                }
-                all = sf_choose(lane & bit, sf_settled(sf_combine(left, all)), all);
-        }
-        all = sf_shuffle(all, WARPS - 1);
-        const sf_i64 block = w.place.window >> WARPS_LOG;
-        sf_acc own = sf_neutral(p);
-        if (!warp && !s.ends)
-                sf_tell_stretch(p, w.place, block, s.number, own, all, lane);
-#if SF_FOLDS
-        if (s.ends) {
-                sf_stretches_before(p, w.place, block, s.number, all, lane);
-                if (!lane)
-                        sf_store_entry(p, w.line, s.segment, all);
-        }
-#else
-        /* Each warp finds what comes before on a level. */
-#pragma unroll 1
-        for (int level = warp; level < SF_STRETCHES && s.number >> 5 * level; level += WARPS) {
-                sf_level_before(p, w.place, block, s.number, level, own, all, lane);
-                if (lane / 5 == level && s.number >> lane & 1)
-                        b.left[lane][0] = own;
-        }
-        if (s.number)
-                sf_sync_block();
-#pragma unroll 1
-        for (sf_u32 bits = s.number; bits; bits &= bits - 1, any = true)
-                sf_take_one_left(b.left[sf_lowest(bits)][0], any, v, total, before);
-#if SF_EXCLUSIVE
-        const sf_acc last = sf_shuffle(total, (lane - 1) & 31);
-        before = sf_choose(lane, last, before);
-#endif
-        sf_put<ALONE>(p, w, g, row, v, before);
-        sf_sync_warp();
-        sf_flush<ALONE>(p, w, g);
-#endif
-        sf_sync_warp();
-}
-
-#else /* SF_STRIP > 1: a lane has a column, a warp a leaf of each */
+/* A lane has a column, a warp a leaf of each. */
 
 /* The column's totals of `count` warps from `first` on; count is a power of two. */
 template <int COUNT> SF_DEVICE sf_acc sf_fold_warps(const sf_together &b, int first, int lane)
@@ -293,4 +160,3 @@ SF_DEVICE void sf_run_stretch(const sf_params &p, const sf_window &w, const sf_s
 #endif
         (void)total, (void)before;
 }
-#endif

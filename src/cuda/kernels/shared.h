@@ -215,6 +215,11 @@ enum { SF_SHORT_BLOCKS = 512 };
 /* The first SF_TICKETS bytes hold tickets. Totals are in groups of 32, for every line and level. */
 enum { SF_TICKETS = 256, SF_GROUP = 32, SF_GROUP_LOG = 5 };
 
+/* segments_table.cu: words of a slot. The top bit is set, which no mark has: the same memory may hold
+ * totals of another launch. */
+enum { SF_TABLE_WORDS = 4 };
+#define SF_TABLE_TOP ((sf_u64)1 << 63)
+
 /* The number of groups in the lowest `levels` levels of a line. */
 SF_BOTH sf_i64 sf_groups_below(sf_i64 tiles, sf_i64 levels)
 {
@@ -346,6 +351,9 @@ SF_BOTH sf_amount sf_segments_block(sf_amount stretches, sf_amount beside, sf_am
         return 32 + (stretches ? 64 * beside * value : 0);
 }
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
+
+/* segments_tiles.cuh: what a block shares before its warps' cells, 64 values. */
+SF_BOTH sf_amount sf_tiles_desk(sf_amount value) { return 64 * value; }
 
 /* segments_apply.cu, in bytes: what the block shares, its desk; then, for each warp, the cells of
  * `cells` elements, which begin at any address modulo 16. A row may be read past their end. */
