@@ -118,7 +118,7 @@ layout sf_cuda_anywhere(layout l)
 {
         const sf_step *s = l.step;
         const int in = l.in, out = size_of(s->out), most = 16 / (in > out ? in : out);
-        if (l.width == most || s->fuse || s->sibling || s->m || s->nseq > 1 || most * in < 4 ||
+        if (l.width == most || s->fuse || s->sibling || s->m || s->nseq > 1 || most * in < 2 ||
             !unit(l.line.x, in) || !unit(l.line.y, out))
                 return l;
         l.width = most;
@@ -221,6 +221,8 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         const sf_step *s = l->step;
         sf_cuda_spec *spec = &launch->spec;
         bool down = l->nbatch < s->nbatch;
+        const bool ragged = (s->nseq == 1 || (down && l->early)) &&
+                            !aligned_to(down ? l->line.len : s->n, l->width);
         draft d;
         d.launch = launch;
         d.across = d.parts = 0;
@@ -233,7 +235,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         spec->out = s->out;
         spec->width = l->width;
         spec->flags = (s->m ? SF_CUDA_MASK : 0) | (s->exclusive && !s->fold ? SF_CUDA_EXCLUSIVE : 0) | (s->has_initial ? SF_CUDA_INITIAL : 0) |
-                      (down && s->fold ? SF_CUDA_DOWN : 0) | (s->nseq == 1 && !aligned_to(down ? l->line.len : s->n, l->width) ? SF_CUDA_RAGGED : 0) |
+                      (down && s->fold ? SF_CUDA_DOWN : 0) | (ragged ? SF_CUDA_RAGGED : 0) |
                       (l->shift_in ? SF_CUDA_SHIFT_IN : 0) | (l->shift_out ? SF_CUDA_SHIFT_OUT : 0) | (l->early ? SF_CUDA_EARLY : 0) |
                       (s->left ? SF_CUDA_LEFTS : 0) | (s->values && !s->left && sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ? SF_CUDA_VALUES : 0) |
                       unit(l->line.x, l->in) * SF_CUDA_X_UNIT | (s->fold ? 0 : unit(l->line.y, size_of(s->out))) * SF_CUDA_Y_UNIT |
@@ -269,6 +271,8 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         }
         if (down) {
                 d.p.inner = l->line.len;
+                d.p.early = l->past;
+                d.p.x_begin += (uint64_t)l->past * (uint64_t)l->in;
                 d.p.ix = l->line.x;
                 d.p.iy = l->line.y;
                 d.p.im = l->line.m;

@@ -79,15 +79,12 @@ sf_status sf_cuda_in_chunks(const sf_context *ctx, const sf_cuda_chip *chip, dra
         return SF_OK;
 }
 
-/* Can any part of a line that begins at a multiple of 16 bytes be moved 16 bytes at a time, and are
- * the vectors that threads then hold, and the totals, few enough? */
+/* Are the vectors that threads hold, and the totals, few enough? Bytes are too few for a tile. */
 static bool in_pieces(const sf_step *s, int64_t columns)
 {
-        int64_t size = size_of(s->in), bytes = s->n * size, words = value_size(s) / 4;
-        /* The lowest address of a backward line is that of its last element. */
-        int64_t back = s->dims[s->nbatch].x < 0 ? bytes - size : 0;
-        return size >= 4 && size_of(s->out) == size && !s->m && !s->fuse && !s->sibling && odd_part(columns) * words <= 22 && columns * words <= 28 &&
-               (!back || aligned_to(bytes, 16)) && in_sixteens(s, s->nbatch, back);
+        const int64_t size = size_of(s->in), words = value_size(s) / 4;
+        return size >= 2 && size_of(s->out) == size && !s->m && !s->fuse && !s->sibling &&
+               odd_part(columns) * words <= 22 && columns * words <= 28;
 }
 
 bool sf_cuda_as_line(const sf_step *s, bool any, sf_step *line)

@@ -66,11 +66,10 @@ static inline bool aligned_to(int64_t v, int64_t power)
         return !(v & (power - 1));
 }
 
-/* Are x and y, from `back` bytes before their first elements on, at multiples of 16 bytes at all
- * positions of dims[0 .. nbatch)? */
-static inline bool in_sixteens(const sf_step *s, int32_t nbatch, int64_t back)
+/* Are x and y at multiples of 16 bytes at all positions of dims[0 .. nbatch)? */
+static inline bool in_sixteens(const sf_step *s, int32_t nbatch)
 {
-        bool fits = aligned_to((int64_t)(uintptr_t)s->x - back, 16) && aligned_to((int64_t)(uintptr_t)s->y - back, 16);
+        bool fits = aligned_to((int64_t)(uintptr_t)s->x, 16) && aligned_to((int64_t)(uintptr_t)s->y, 16);
         for (int32_t d = 0; d < nbatch; d++)
                 fits = fits && aligned_to(s->dims[d].x, 16) && aligned_to(s->dims[d].y, 16);
         return fits;
@@ -157,6 +156,7 @@ typedef struct layout {
         bool shift_in, shift_out;
         /* lines begin up to a vector early, so that vectors of y, or of a fold's x, are aligned */
         bool early;
+        int past;           /* columns: by so many */
         bool loads;         /* there is a load program */
 } layout;
 

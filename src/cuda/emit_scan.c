@@ -171,7 +171,7 @@ static bool in_one_piece(const layout *l)
         int64_t in = size_of(s->in), out = size_of(s->out), len = l->line.len;
         const bool one = !s->sibling || s->sibling->fold; /* a result for each element, not two */
         return one && in == out && !s->m && !s->fuse && l->width < at_most(16 / in, 8) && l->line.x == in && l->line.y == out && seq->x == len * in && seq->y == len * out &&
-               in_sixteens(s, l->nbatch, 0);
+               in_sixteens(s, l->nbatch);
 }
 
 /*
@@ -303,6 +303,14 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 places = 1024;
                 cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
         }
+        /* One group adds up the totals of all: rather more rows than more groups. H200, share of a
+         * copy, so and in the widest vectors: (4471431, 48) f16 0.33, 0.16; (629908, 129) 0.34,
+         * 0.25; (1000000, 100) bf16 0.42, 0.28. */
+        while (in_chunks && cut.whole && size_of(s->in) == 2 && width > 1 &&
+               (cut.groups > 16 || width > 4)) {
+                width /= 2;
+                cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
+        }
         if (!in_chunks && !alone)
                 narrow_strips(l, tile, chip, &width, &slots, &cut);
         /* If there are still too few strips: narrower ones, down to the 32 bytes that memory moves
@@ -394,7 +402,9 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* Warps that publish, and warps that look back. H200, 2^28 f32, share of a copy: one party
          * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
-        const int64_t more = l.shift_in && l.in < 4 ? 4 : 0; /* SF_STAGED_MORE */
+        const int64_t out = size_of(s->out), vector = width * l.in;
+        const int64_t more = l.shift_in && l.in < 4 ? (vector + 6) / 4 * 4 - vector : 0; /* SF_STAGED_MORE */
+        const int64_t run = l.shift_out && out >= 4 ? width * out : 0; /* SF_RUNS */
         int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0) + more, stages, stage, shared;
         int64_t tiles, depth;
         const bool cuts = s->left && s->values;
@@ -406,7 +416,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
                 stage = workers * items * slot;
                 tiles = ceil_div(cuts ? largest : s->n, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
-                shared = chip->shared_per_block;
+                shared = chip->shared_per_block - workers * run;
                 shared -= handed_over(tile.more, workers, columns, parties, depth, acc);
                 stages = at_most(tile.more, shared / stage);
                 if (stages >= 4 || workers <= 64)
@@ -427,7 +437,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* A tile closes groups in a later turn than the one in which its total was published: at
          * least three turns. H200: four of six stages give 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
-        shared = stages * stage + handed_over(ahead + 1, workers, columns, parties, depth, acc);
+        shared = stages * stage + workers * run;
+        shared += handed_over(ahead + 1, workers, columns, parties, depth, acc);
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
@@ -512,7 +523,7 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         plan->scratch = published(s->batch, groups, columns, acc);
         plan->watched = true;
         int64_t shared = SF_BURST_TICKET + sf_burst_end(threads / 32, columns, depth) * acc;
-        shared += staged ? threads * items * l.width * size_of(s->in) : 0;
+        shared += staged ? threads * items * l.width * size_of(s->in) + 16 : 0;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * tiles, shared));
         d.launch->scratch_fields = 1;
         return SF_OK;
@@ -558,6 +569,10 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
          * 4), share of a copy: 0.65 as columns. */
         if (down && !idle && l.line.len * size_of(s->in) <= 32 && sf_cuda_as_line(s, false, &line))
                 SF_TRY(sf_cuda_plan_narrow(ctx, &line, l.line.len, chip, plan, &fits));
+        /* The same of other widths: (128, 262144, 3) bf16 at an odd address 0.17 as columns. */
+        if (down && !idle && l.line.len * size_of(s->in) <= 16 && odd_part(l.line.len) > 1 &&
+            s->n >= many && sf_cuda_as_line(s, true, &line))
+                return plan_burst(ctx, &line, l.line.len, chip, plan);
         if (fits || !idle || s->n * (down ? at_most(l.line.len, 128) : 1) < many)
                 return SF_OK;
         /*

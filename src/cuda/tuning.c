@@ -194,6 +194,7 @@ static const row products[] = {
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {256, 16, 1, 6, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 2, 4, 70, {256, 32, 3, 0, 0}},
 };
 
 #define ROW_IN(table) row_for(table, sizeof(table) / sizeof *(table), chip, spec, in, size)
@@ -221,8 +222,9 @@ sf_status sf_cuda_tile_for(const sf_context *ctx, const sf_cuda_chip *chip,
                 r = ROW_IN(recurrences);
         else if (spec->op == SF_LOGSUMEXP)
                 r = ROW_IN(exponentials);
-        const bool scans = sf_cuda_is_product(spec->op, spec->acc) && spec->kernel < SF_CUDA_FOLD;
-        if (scans)
+        const bool product = sf_cuda_is_product(spec->op, spec->acc);
+        const bool scans = product && spec->kernel < SF_CUDA_FOLD;
+        if (product)
                 r = ROW_IN(products);
         if (!r && sf_cuda_is_pair(spec->op, spec->acc) &&
             !(scans && spec->kernel != SF_CUDA_SCAN_COLUMNS))

@@ -402,6 +402,32 @@ static void meet_large_ways(void)
                 {true, DT_BF16, DT_BF16, SF_MIN, {1, 700, 36}, 0},
                 {false, DT_F16, DT_F16, SF_MAX, {3, 1025, 5}, 0},
                 {false, DT_BF16, DT_F32, SF_SUM, {3, 717, 5}, 0},
+                /* columns that begin early */
+                {true, DT_BOOL, DT_I64, SF_SUM, {9, 256, 68}, 1},
+                {true, DT_F32, DT_F32, SF_SUM, {2, 3000, 32}, 1},
+                {true, DT_F32, DT_F32, SF_SUM, {1, 65, 512}, 1},
+                {true, DT_U8, DT_U8, SF_MAX, {3, 4, 2048}, 1},
+                {true, DT_I8, DT_I8, SF_MIN, {1, 512, 4004}, 3},
+                {true, DT_BF16, DT_BF16, SF_PROD, {60, 8, 24}, 1},
+                {true, DT_BF16, DT_F32, SF_SUM, {1, 9000, 40}, 5},
+                {true, DT_U8, DT_I64, SF_SUM, {2, 4096, 4}, 1},
+                /* narrow matrices, and lines that begin anywhere */
+                {false, DT_F16, DT_F16, SF_SUM, {2, 40007, 3}, 1},
+                {false, DT_F32, DT_F32, SF_SUM, {1, 40007, 3}, 1},
+                {false, DT_F16, DT_F16, SF_SUM, {1, 20007, 48}, 0},
+                {false, DT_BOOL, DT_I64, SF_SUM, {1, 70007, 1}, 1},
+                {false, DT_F64, DT_F64, SF_SUM, {1, 30001, 1}, 1},
+                /* short rows of narrow elements: several of a row for each thread; more rows for a
+                 * block than it holds at once */
+                {false, DT_U8, DT_U8, SF_SUM, {700, 85, 1}, 1},
+                {true, DT_BF16, DT_BF16, SF_MAX, {9000, 2, 2}, 1},
+                {true, DT_F16, DT_F16, SF_PROD, {20000, 2, 1}, 0},
+                {false, DT_I8, DT_I8, SF_SUM, {9000, 3, 1}, 1},
+                /* products of numbers as they are */
+                {true, DT_F64, DT_F64, SF_PROD, {8, 1025, 1}, 0},
+                {true, DT_BF16, DT_BF16, SF_PROD, {3, 3763, 1}, 1},
+                {true, DT_F32, DT_F32, SF_PROD, {30, 505, 1}, 0},
+                {true, DT_BF16, DT_F32, SF_PROD, {30, 2, 288}, 0},
                 /* results wider than elements */
                 {false, DT_I8, DT_I64, SF_SUM, {1, 60000, 1}, 0},
                 {false, DT_U8, DT_I64, SF_SUM, {1, 9001, 1}, 0},

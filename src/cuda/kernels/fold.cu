@@ -12,7 +12,7 @@
  *   SF_STAGED: the tensor is contiguous, but its sequences are short, or are the columns of small
  *   matrices, so that they do not fit vectors. Then what a block has goes through shared memory as
  *   one piece. A unit is a sequence or a small matrix. number[1]: units of a block. number[3]:
- *   sequences of a unit.
+ *   sequences of a unit. SF_STAGED > 1: these may be more than the block holds at once.
  * SF_DOWN 1, columns: there are SF_GROUPS groups of SLOTS threads. Each group goes through an
  * aligned part of the rows of a strip. (If any order gives the same bits, the groups take rows in
  * turn.) A thread holds SF_ROWS vectors of columns, SLOTS vectors apart, of SF_ITEMS rows at once.
@@ -95,13 +95,15 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
 
 #include "fold_packed.cuh"
 
-/* Folds each of COUNT lists of N elements, in the order. Products are not settled (value.cuh). */
-template <int N, int COUNT> SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
+/* Folds each of COUNT lists of N elements, in the order. Products are not settled; ALONE says what
+ * becomes of them (value.cuh). */
+template <bool ALONE, int N, int COUNT>
+SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
 {
 #if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
         /* Numbers of f16 are at most 2^16 and at least 2^-24, so a product of four of them is in
          * the range of f32. */
-        sf_holds::template fold_each<SF_IN == SF_DT_F16 && !SF_LOAD_FUSED>(x, to);
+        sf_holds::template fold_each<SF_IN == SF_DT_F16 && !SF_LOAD_FUSED, ALONE>(x, to);
 #elif SF_EXPONENTIALS && SF_MEMBERS == 1 && !SF_LIFTED
         sf_holds::fold_each(x, to);
 #else
@@ -223,7 +225,8 @@ SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, 
 #if SF_MEMBERS == 1 && !SF_PARTIAL && !SF_ELEMENT && !SF_VALUES && !SF_CUTS && SF_WIDTH > 1
         enum { BYTES = SF_WIDTH * SF_OUT_SIZE, EACH = BYTES < 16 ? BYTES : 16, WORDS = EACH / 4 };
         char *y = line.y + column * p.iy;
-        if (WORDS && p.iy == SF_OUT_SIZE && column + SF_WIDTH <= p.inner && !((sf_u64)y & (EACH - 1))) {
+        const bool all = column + SF_WIDTH <= p.inner && (!SF_EARLY || column >= p.early);
+        if (WORDS && p.iy == SF_OUT_SIZE && all && !((sf_u64)y & (EACH - 1))) {
                 sf_raw<BYTES> r;
 #pragma unroll
                 for (int w = 0; w < BYTES / 4; w++)
@@ -244,7 +247,7 @@ SF_DEVICE void sf_put_row(const sf_params &p, const sf_line &line, sf_i64 unit, 
 #endif
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                if (!SF_RAGGED || column + j < p.inner)
+                if ((!SF_RAGGED || column + j < p.inner) && (!SF_EARLY || column + j >= p.early))
                         sf_put(p, line, unit * p.inner + column + j, column + j, sum[j], with, j);
 }
 
@@ -313,7 +316,7 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
 #if SF_EARLY
                 sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, absent);
 #endif
-                sf_fold_each(loaded, e);
+                sf_fold_each<false>(loaded, e);
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
                         a[first + i] = e[i];
@@ -358,9 +361,88 @@ SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index
 }
 #endif
 
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
+/* Multiplies as numbers, as long as lanes share the work, a product has at most 64 of them, and it
+ * stays in the range: then only the products need be lifted, and exchanged as pairs. */
+enum {
+        TOGETHER = 64 / SF_WIDTH < LANES ? 64 / SF_WIDTH : LANES,
+        NUMBERS = TOGETHER < ITEMS ? TOGETHER : ITEMS,
+        LEFT = ITEMS / NUMBERS,
+};
+
+/* a * b; `most` tells whether it is normal (sf_normals). */
+template <class M> SF_DEVICE sf_number sf_checked(sf_number a, sf_number b, M &most)
+{
+        const sf_number v = sf_multiply(a, b);
+        most = sf_from_normal(v) > most ? sf_from_normal(v) : most;
+        return v;
+}
+
+/* false: some product leaves the range. */
+template <bool WHOLE>
+SF_DEVICE bool sf_multiply_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at,
+                                   sf_index stop, int early, int lane, sf_loaded absent,
+                                   sf_acc (&to)[LEFT])
+{
+        sf_number a[ITEMS];
+        decltype(sf_from_normal(sf_number())) most = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+                a[i] = absent;
+                if (i >= SF_ITEMS)
+                        continue;
+                const sf_index first = at + i * SPREAD;
+                sf_loaded x[SF_WIDTH];
+                sf_loaded_below<1, sf_index>(p, v[i % SF_ITEMS], WHOLE ? 0 : first, !WHOLE,
+                                             WHOLE ? 1 : stop, first - early, 1, absent, x);
+#pragma unroll
+                for (int b = 1; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                        for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
+                                x[j] = sf_checked(x[j], x[(j + b) % SF_WIDTH], most);
+                a[i] = x[0];
+        }
+#pragma unroll
+        for (int b = 1; b < NUMBERS; b *= 2)
+#pragma unroll
+                for (int i = 0; i < ITEMS / 2; i++)
+                        if (i < ITEMS / b / 2) {
+                                const sf_number even = a[2 * i % ITEMS];
+                                const sf_number odd = a[(2 * i + 1) % ITEMS];
+                                const sf_number sent = lane & b ? even : odd;
+                                a[i] = sf_checked(lane & b ? odd : even,
+                                                  ::sf_shuffle(sent, lane ^ b), most);
+                        }
+#pragma unroll
+        for (int i = 0; i < LEFT; i++) {
+                most = sf_from_normal(a[i]) > most ? sf_from_normal(a[i]) : most;
+                to[i] = sf_lift_normal(a[i], 0);
+        }
+        return !sf_ballot(most >= sf_normals(sf_number()));
+}
+#endif
+
 template <bool WHOLE>
 SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_loaded absent)
 {
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED && SF_TEAM == 1 && SF_WIDTH == 1
+        /* A thread that has a whole sequence: its numbers are one list. */
+        sf_loaded own[1][SF_ITEMS];
+        sf_acc total[1];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_loaded one[1];
+                sf_loaded_below<1, sf_index>(p, v[i], at + i, 1, stop, at + i, 1, absent, one);
+                own[0][i] = one[0];
+        }
+        sf_fold_each<true>(own, total);
+        return total[0];
+#endif
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
+        sf_acc product[LEFT];
+        if (sf_multiply_vectors<WHOLE>(p, v, at, stop, early, lane, absent, product))
+                return sf_fold_lanes_of<LANES, false, NUMBERS>(product, lane);
+#endif
         /* Lanes share a power of two of items; those that there are not count as neutral. */
         sf_acc a[SF_ITEMS], all[ITEMS];
         sf_fold_items<WHOLE>(p, v, at, stop, early, absent, a);
@@ -395,7 +477,7 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 
 #if SF_STAGED
 /* Past the block's last sequence: p.units, which means none. */
-#define UNIT_OF(q) ((q) * TEAMS + team < sequences ? top * inner + (q) * TEAMS + team : p.units)
+#define UNIT_OF(q) (base + (q) * TEAMS + team < sequences ? top * inner + base + (q) * TEAMS + team : p.units)
 #else
 #define UNIT_OF(q) sf_unit(q, team)
 #endif
@@ -420,134 +502,138 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         const int n = (int)p.n, inner = (int)p.number[3], most = (int)p.number[1] * inner, back = p.sx < 0 ? n - 1 : 0;
         const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit */
         const int sequences = p.units - top * inner < most ? (int)(p.units - top * inner) : most;
-#endif
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++) {
-                sf_i64 unit = UNIT_OF(q);
-                sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
-                bool works = unit < p.units;
-                line[q] = sf_line_from(p, SF_X, works ? batch : 0);
-#if SF_CUTS
-                sf_i64 length;
-                early[q] = (int)p.before & (SF_LEAD - 1);
-                const sf_i64 cut = early[q] +
-                        sf_block_at(sf_blocks_of(p.before, p.n, (int)p.number[3]), chunk, &length);
-                const sf_i64 part = length > TILE * WARPS ? length / WARPS : TILE;
-                sf_i64 start = cut + warp * part, end = cut + length;
-#else
-                const sf_i64 part = p.number[2];
-                sf_i64 start = chunk * p.number[1] + warp * part, end = p.n;
-#endif
-#if SF_EARLY
-                early[q] = sf_begin_early(line[q]);
-                end += early[q];
-#endif
-                stop[q] = (sf_index)(start + part < end ? start + part : end);
-                if (!works)
-                        stop[q] = (sf_index)start;
-                at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
-#if !SF_STAGED
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        next[q][i] = sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
-#endif
-        }
-#if SF_STAGED
         const char *from = SF_X + (top * n - back) * inner * SF_IN_SIZE;
         const unsigned char *in = sf_shared() + ((sf_u64)from & 15);
         sf_fetch_piece<SF_IN_SIZE>(from, sequences * n, sf_shared() + ((sf_u64)from & 15));
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_block();
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++) {
-                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
-                const int unit = sf_unit_of(p, sequence, inner);
-                const int begin = (unit * (n - 1) + back) * inner + sequence;
-                const unsigned char *first = in + begin * SF_IN_SIZE;
-                /* An index past the end loads the first element, and nobody uses it: a condition
-                 * before every load would be a branch. */
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
-                        const int index = at[q] + i * SPREAD;
-                        sf_shared_load(first + (index < stop[q] ? index : 0) * step * SF_IN_SIZE, next[q][i].x);
-                }
-        }
-#endif
-        sf_line own = line[0];
-        sf_acc held = neutral;
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++) {
-                sf_acc total;
-                if (SF_SINGLE) {
-                        total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
-                } else {
-                        /* The same for all lanes of the warp. */
-                        sf_i64 begin = at[q] - lane * SF_WIDTH;
-                        sf_i64 tiles = begin < stop[q] ? (stop[q] - begin + TILE - 1) / TILE : 0;
-                        sf_counter counter = {neutral};
-                        sf_acc own_total = neutral;
-                        for (sf_i64 t = 0; t < tiles; t++) {
-                                sf_acc sum;
-#if SF_REFILLS
-                                const sf_i64 rest = stop[q] - begin - (t + 1) * TILE;
-                                if (rest >= 0)
-                                        sum = sf_fold_whole(p, line[q], at[q], stop[q], early[q], lane, absent, rest, next[q]);
-                                else
-                                        sum = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
 #else
-                                sf_vector now[SF_ITEMS];
-#pragma unroll
-                                for (int i = 0; i < SF_ITEMS; i++)
-                                        now[i] = next[q][i];
-                                if (t + 2 < tiles)
-#pragma unroll
-                                        for (int i = 0; i < SF_ITEMS; i++)
-                                                next[q][i] = sf_fetch<true>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
-                                else if (t + 1 < tiles)
-#pragma unroll
-                                        for (int i = 0; i < SF_ITEMS; i++)
-                                                next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
-                                if (ANY_ORDER && t + 1 < tiles)
-                                        own_total = sf_fold_own<true>(p, now, at[q], stop[q], early[q], own_total, absent);
-                                else if (ANY_ORDER)
-                                        own_total = sf_fold_own<false>(p, now, at[q], stop[q], early[q], own_total, absent);
-                                else if (t + 1 < tiles)
-                                        sum = sf_fold_vectors<true>(p, now, at[q], stop[q], early[q], lane, absent);
-                                else
-                                        sum = sf_fold_vectors<false>(p, now, at[q], stop[q], early[q], lane, absent);
+        enum { sequences = 1 };
 #endif
-                                if (!ANY_ORDER)
-                                        sf_count(counter, t, sum, lane);
-                                at[q] += TILE;
-                        }
-                        total = own_total;
-                        if (ANY_ORDER)
+        for (int base = 0; base < (SF_STAGED > 1 ? (int)sequences : 1); base += SF_ROWS * TEAMS) {
 #pragma unroll
-                                for (int b = 1; b < 32; b *= 2)
-                                        total = sf_meet(total, lane, b);
-                        else if (tiles > 0)
-                                total = sf_settled(sf_counted(counter, tiles));
-                        if (WARPS > 1) {
-                                sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS;
-                                if (lane == 0)
-                                        totals[warp] = total;
-                                sf_sync_block();
-                                total = totals[lane & (WARPS - 1)];
+                for (int q = 0; q < SF_ROWS; q++) {
+                        sf_i64 unit = UNIT_OF(q);
+                        sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
+                        bool works = unit < p.units;
+                        line[q] = sf_line_from(p, SF_X, works ? batch : 0);
+#if SF_CUTS
+                        sf_i64 length;
+                        early[q] = (int)p.before & (SF_LEAD - 1);
+                        const sf_i64 cut = early[q] +
+                                sf_block_at(sf_blocks_of(p.before, p.n, (int)p.number[3]), chunk, &length);
+                        const sf_i64 part = length > TILE * WARPS ? length / WARPS : TILE;
+                        sf_i64 start = cut + warp * part, end = cut + length;
+#else
+                        const sf_i64 part = p.number[2];
+                        sf_i64 start = chunk * p.number[1] + warp * part, end = p.n;
+#endif
+#if SF_EARLY
+                        early[q] = sf_begin_early(line[q]);
+                        end += early[q];
+#endif
+                        stop[q] = (sf_index)(start + part < end ? start + part : end);
+                        if (!works)
+                                stop[q] = (sf_index)start;
+                        at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
+#if !SF_STAGED
 #pragma unroll
-                                for (int b = 1; b < WARPS; b *= 2)
-                                        total = sf_meet(total, lane, b);
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                next[q][i] = sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
+#endif
+                }
+#if SF_STAGED
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++) {
+                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
+                        const int unit = sf_unit_of(p, sequence, inner);
+                        const int begin = (unit * (n - 1) + back) * inner + sequence;
+                        const unsigned char *first = in + begin * SF_IN_SIZE;
+                        /* An index past the end loads the first element, and nobody uses it: a
+                         * condition before every load would be a branch. */
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++) {
+                                const int index = at[q] + i * SPREAD, own = index < stop[q] ? index : 0;
+                                sf_shared_load(first + own * step * SF_IN_SIZE, next[q][i].x);
                         }
                 }
-                if (!ADJACENT)
-                        sf_put_unit(p, member == 0, UNIT_OF(q), line[q], total);
-                else if (member == q) {
-                        own = line[q];
-                        held = total;
+#endif
+                sf_line own = line[0];
+                sf_acc held = neutral;
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++) {
+                        sf_acc total;
+                        if (SF_SINGLE) {
+                                total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+                        } else {
+                                /* The same for all lanes of the warp. */
+                                sf_i64 begin = at[q] - lane * SF_WIDTH;
+                                sf_i64 tiles = begin < stop[q] ? (stop[q] - begin + TILE - 1) / TILE : 0;
+                                sf_counter counter = {neutral};
+                                sf_acc own_total = neutral;
+                                for (sf_i64 t = 0; t < tiles; t++) {
+                                        sf_acc sum;
+#if SF_REFILLS
+                                        const sf_i64 rest = stop[q] - begin - (t + 1) * TILE;
+                                        if (rest >= 0)
+                                                sum = sf_fold_whole(p, line[q], at[q], stop[q], early[q], lane, absent, rest, next[q]);
+                                        else
+                                                sum = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+#else
+                                        sf_vector now[SF_ITEMS];
+#pragma unroll
+                                        for (int i = 0; i < SF_ITEMS; i++)
+                                                now[i] = next[q][i];
+                                        if (t + 2 < tiles)
+#pragma unroll
+                                                for (int i = 0; i < SF_ITEMS; i++)
+                                                        next[q][i] = sf_fetch<true>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                        else if (t + 1 < tiles)
+#pragma unroll
+                                                for (int i = 0; i < SF_ITEMS; i++)
+                                                        next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                        if (ANY_ORDER && t + 1 < tiles)
+                                                own_total = sf_fold_own<true>(p, now, at[q], stop[q], early[q], own_total, absent);
+                                        else if (ANY_ORDER)
+                                                own_total = sf_fold_own<false>(p, now, at[q], stop[q], early[q], own_total, absent);
+                                        else if (t + 1 < tiles)
+                                                sum = sf_fold_vectors<true>(p, now, at[q], stop[q], early[q], lane, absent);
+                                        else
+                                                sum = sf_fold_vectors<false>(p, now, at[q], stop[q], early[q], lane, absent);
+#endif
+                                        if (!ANY_ORDER)
+                                                sf_count(counter, t, sum, lane);
+                                        at[q] += TILE;
+                                }
+                                total = own_total;
+                                if (ANY_ORDER)
+#pragma unroll
+                                        for (int b = 1; b < 32; b *= 2)
+                                                total = sf_meet(total, lane, b);
+                                else if (tiles > 0)
+                                        total = sf_settled(sf_counted(counter, tiles));
+                                if (WARPS > 1) {
+                                        sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS;
+                                        if (lane == 0)
+                                                totals[warp] = total;
+                                        sf_sync_block();
+                                        total = totals[lane & (WARPS - 1)];
+#pragma unroll
+                                        for (int b = 1; b < WARPS; b *= 2)
+                                                total = sf_meet(total, lane, b);
+                                }
+                        }
+                        if (!ADJACENT)
+                                sf_put_unit(p, member == 0, UNIT_OF(q), line[q], total);
+                        else if (member == q) {
+                                own = line[q];
+                                held = total;
+                        }
                 }
+                if (ADJACENT) /* all the team's totals at once */
+                        sf_put_unit(p, member < SF_ROWS, sf_unit(member, team), own, held);
         }
-        if (ADJACENT) /* all the team's totals at once */
-                sf_put_unit(p, member < SF_ROWS, sf_unit(member, team), own, held);
 }
 
 #else /* SF_DOWN */
@@ -669,7 +755,7 @@ SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_vector (&still)[SF_ROWS
                         for (int j = 0; j < SF_WIDTH; j++)
                                 loaded[q * SF_WIDTH + j][i] = own[j];
                 }
-        sf_fold_each(loaded, a);
+        sf_fold_each<true>(loaded, a);
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -751,7 +837,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #elif SF_SINGLE
 #pragma unroll
                 for (int c = 0; c < HELD; c++)
-                        sum[c / SF_WIDTH][c % SF_WIDTH] = sf_settled(a[c]);
+                        sum[c / SF_WIDTH][c % SF_WIDTH] = a[c];
 #else
                 int k = 0;
                 for (; turns >> k & 1; k++) {
@@ -811,6 +897,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 const sf_i64 first = column - slot * SF_WIDTH;
                 for (int c = thread; c < SF_ROWS * pitch && first + c < p.inner; c += SF_THREADS) {
                         sf_acc total[1];
+                        if (SF_EARLY && first + c < p.early)
+                                continue;
                         sf_groups<TOTALS, 1>::fold(totals + c, SF_ROWS * pitch, total);
                         sf_put(p, line, unit * p.inner + first + c, first + c, total[0],
                                sf_results(), 0);

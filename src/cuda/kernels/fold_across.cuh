@@ -102,7 +102,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_shared_load(from + k * 128, v.x);
                         loaded[0][k] = sf_element(p, v, 0, 0, sf_absent(p));
                 }
-                sf_fold_each(loaded, total);
+                sf_fold_each<false>(loaded, total);
                 const sf_i64 leaf = batch * p.number[0] + (index + row) / LEAF;
                 sf_put(p, line, leaf, 0, total[0], sf_results(), 0);
         }

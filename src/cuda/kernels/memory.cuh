@@ -533,6 +533,9 @@ SF_DEVICE sf_answer sf_lowered(const sf_params &p, sf_acc v)
         r = at < 0 || back < 0 ? at : back - at;
 #endif
         return r;
+#elif SF_PRODUCTS
+        (void)p;
+        return sf_from_near(v) < sf_nears(sf_number()) ? sf_lower_near(v) : sf_holds::lower(v);
 #else
         (void)p;
         return sf_holds::lower(v);

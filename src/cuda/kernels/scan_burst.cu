@@ -31,7 +31,7 @@ enum {
         WORDS = sizeof(sf_acc) / 4,
         GROUP = SF_GROUP * SF_COLUMNS,                 /* totals of a group */
         LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS, /* totals of a group for each thread */
-        STAGED = ODD ? TILE * SF_IN_SIZE : 0,          /* bytes of the tile in shared memory */
+        STAGED = ODD ? TILE * SF_IN_SIZE + 16 : 0,     /* bytes of the tile in shared memory */
 };
 
 /* Entry `index` of a level, in one column of one line. */
@@ -113,6 +113,20 @@ SF_DEVICE unsigned char *sf_place_of(unsigned char *buffer, int vector, int leng
         int at = sf_is_there(vector, length) ? vector * SF_WIDTH : 0;
         return buffer + (SF_X_UNIT < 0 ? length - SF_WIDTH - at : at) * SF_IN_SIZE;
 }
+SF_DEVICE void sf_take_vector(const unsigned char *from, sf_vector &v)
+{
+#if SF_IN_SIZE >= 4
+        sf_shared_load(from, v.x);
+#else
+        sf_clear(v.x);
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++) {
+                sf_raw<SF_IN_SIZE> one;
+                sf_shared_load(from + j * SF_IN_SIZE, one);
+                sf_set_slot<SF_IN_SIZE>(v.x, j, one.w[0]);
+        }
+#endif
+}
 #endif
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -151,6 +165,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if ODD
         int vector = warp * (32 * SF_ITEMS) + lane, length = p.n - number * TILE < TILE ? (int)(p.n - number * TILE) : TILE;
         sf_i64 offset = (SF_X_UNIT < 0 ? -(number * TILE + length - 1) : number * TILE) * SF_IN_SIZE;
+        buffer += (sf_u64)(line.x + offset) & 15; /* as sf_fetch_piece wants it */
 #endif
 
         sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
@@ -163,7 +178,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 sf_sync_block();
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        sf_shared_load(sf_place_of(buffer, vector + i * 32, length), raw[i].x);
+                        sf_take_vector(sf_place_of(buffer, vector + i * 32, length), raw[i]);
 #else
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
@@ -180,7 +195,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
 #if ODD
-                        sf_shared_load(sf_place_of(buffer, vector + i * 32, length), raw[i].x);
+                        sf_take_vector(sf_place_of(buffer, vector + i * 32, length), raw[i]);
 #else
                         raw[i] = sf_load_vector(line, at + i * SPREAD, end, sf_along(p));
 #endif
@@ -234,12 +249,16 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if ODD
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
+                unsigned char *place = sf_place_of(buffer, vector + i * 32, length);
+                if (!sf_is_there(vector + i * 32, length))
+                        continue;
 #pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        sf_set_slot<SF_OUT_SIZE>(r, sf_slot_of<SF_Y_UNIT>(j), sf_narrow(result[i][j]));
-                if (sf_is_there(vector + i * 32, length))
-                        sf_shared_store(sf_place_of(buffer, vector + i * 32, length), r);
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        sf_raw<SF_OUT_SIZE> one;
+                        one.w[0] = 0;
+                        sf_set_slot<SF_OUT_SIZE>(one, 0, sf_narrow(result[i][j]));
+                        sf_shared_store(place + sf_slot_of<SF_Y_UNIT>(j) * SF_OUT_SIZE, one);
+                }
         }
         sf_sync_block();
         sf_store_piece<SF_OUT_SIZE>(line.y + offset, length, buffer);

@@ -35,8 +35,15 @@
  * tickets; every block draws SF_STAGES + 2 more than it gets tiles. n: elements of a line.
  */
 
-/* Bytes of the further word that a vector is in. */
-#define SF_STAGED_MORE (SF_SHIFT_IN && SF_IN_SIZE < 4 ? 4 : 0)
+/* How many words a vector at any address is in, at most; and bytes of the further ones. */
+#define SF_STAGED_WORDS ((SF_WIDTH * SF_IN_SIZE + 6) / 4)
+#define SF_STAGED_MORE                                                                             \
+        (SF_SHIFT_IN && SF_IN_SIZE < 4 ? 4 * SF_STAGED_WORDS - SF_WIDTH * SF_IN_SIZE : 0)
+
+/* Results of whole words at any address go through shared memory (sf_store_run). H200, share of a
+ * copy, so and shifted by shuffles: f32 0.67, 0.58; i64 0.61, 0.57; bf16, where words are put
+ * together from two, 0.37, 0.42. */
+#define SF_RUNS (SF_SHIFT_OUT && SF_OUT_SIZE >= 4)
 
 /* The parts of a vector that are staged: at which byte each would begin if a stage had one vector
  * only (sf_stage_slot). */
@@ -73,6 +80,7 @@ enum {
         SPREAD = 32 * SF_WIDTH,
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
         STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH),
+        RUN = 32 * SF_WIDTH * SF_OUT_SIZE,
         WORDS = sizeof(sf_acc) / 4,
         BITS = SF_GROUP_LOG * SF_DEPTH, /* bits of a tile's number */
         SEARCHES = (SF_COLUMNS + SF_LOOKERS - 1) / SF_LOOKERS, /* columns of a looking warp */
@@ -157,10 +165,13 @@ template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, 
 }
 
 #if SF_SHIFT_IN
-/* How many bytes into a word the vectors of a line begin. */
-SF_DEVICE int sf_past_of(const sf_line &line)
+/* How many bytes into a word the vector at `index` of a line begins: if vectors are whole words,
+ * they all do alike. */
+SF_DEVICE int sf_past_of(const sf_line &line, sf_i64 index)
 {
-        return (int)((sf_u64)line.x - (SF_X_UNIT < 0 ? (SF_WIDTH - 1) * SF_IN_SIZE : 0)) & 3;
+        if (SF_WIDTH * SF_IN_SIZE % 4 == 0)
+                index = 0;
+        return (int)((sf_u64)line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0)) & 3;
 }
 
 /* As sf_stage_part, for the vector of x at any address. Elements past the end are not staged. */
@@ -169,12 +180,12 @@ template <bool WHOLE> SF_DEVICE void sf_stage_any(unsigned char *slot, const sf_
 {
         const char *from = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0);
         if (SF_STAGED_MORE) {
-                const int past = sf_past_of(line);
+                const int past = sf_past_of(line, index);
                 const char *low = SF_X_UNIT < 0 ? line.x - (n - 1) * SF_IN_SIZE : line.x;
 #pragma unroll
-                for (int k = 0; k < SF_WIDTH * SF_IN_SIZE / 4 + 1; k++) {
+                for (int k = 0; k < SF_STAGED_WORDS; k++) {
                         const char *word = from - past + 4 * k;
-                        const bool there = WHOLE ? k < SF_WIDTH * SF_IN_SIZE / 4 || past
+                        const bool there = WHOLE ? 4 * k < past + SF_WIDTH * SF_IN_SIZE
                                 : word < low + n * SF_IN_SIZE && word + 4 > low;
                         if (there)
                                 sf_copy_async<4>(slot + 4 * k, word);
@@ -243,10 +254,46 @@ SF_DEVICE void sf_stage_tile(const sf_params &p, const sf_claim &claim, sf_i64 m
         sf_copy_commit();
 }
 
+#if SF_RUNS
+/*
+ * Stores an item's results of a whole warp, which are contiguous: from lane to lane as vectors to
+ * shared memory, and from there word by word, so that neighbouring lanes store neighbouring words
+ * wherever the line begins. index: of the warp's first element.
+ */
+SF_DEVICE void sf_store_run(const sf_line &line, sf_i64 index, sf_i64 end, const sf_stored &own,
+                            unsigned char *run, int lane)
+{
+        enum { SIZE = SF_OUT_SIZE, COUNT = 32 * SF_WIDTH };
+        sf_sync_warp(); /* the run before has been stored */
+        sf_shared_store(run + (SF_Y_UNIT < 0 ? 31 - lane : lane) * (SF_WIDTH * SIZE), own);
+        sf_sync_warp();
+        const sf_i64 left = end - index;
+        const int have = left >= COUNT ? COUNT : left > 0 ? (int)left : 0;
+        const int first = SF_Y_UNIT < 0 ? (COUNT - have) * SIZE : 0, last = first + have * SIZE;
+        char *low = line.y + (SF_Y_UNIT < 0 ? -(index + COUNT - 1) : index) * SIZE;
+#pragma unroll
+        for (int k = 0; k < RUN / 128; k++) {
+                const int at = (k * 32 + lane) * 4;
+                sf_raw<4> word;
+                sf_shared_load(run + at, word);
+                if (at >= first && at < last)
+                        sf_store(low + at, word);
+        }
+}
+#endif
+
 template <bool WHOLE>
 SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_answer (&v)[SF_ITEMS][SF_WIDTH])
 {
-#if SF_SHIFT_OUT
+#if SF_RUNS
+        const int lane = sf_thread() & 31;
+        unsigned char *run = sf_shared() + SF_STAGES * STAGE + sf_thread() / 32 * RUN;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_store_run(tile.line, tile.number * TILE + mine - lane * SF_WIDTH + i * SPREAD, tile.n,
+                             sf_pack(p, v[i], sf_results()), run, lane);
+        return;
+#elif SF_SHIFT_OUT
         const sf_results with[SF_ITEMS] = {};
         sf_store_vectors<32, SPREAD>(p, tile.line, tile.number * TILE + mine, tile.n, v, with,
                                      sf_thread() & 31, 0);
@@ -265,13 +312,22 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
         const sf_i64 at = claim.number * TILE + mine;
         sf_vector raw[SF_ITEMS];
 #if SF_SHIFT_IN
-        const int past = SF_STAGED_MORE ? sf_past_of(sf_tile_of(p, claim).line) : 0;
+        const sf_line line = sf_tile_of(p, claim).line;
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
 #if SF_SHIFT_IN
                 const unsigned char *slot = X_SLOT(stage, i, thread);
+                const int past = SF_STAGED_MORE ? sf_past_of(line, at + i * SPREAD) : 0;
                 raw[i].x_past = past;
+                raw[i].x_next.w[0] = 0;
+                if (SF_WIDTH * SF_IN_SIZE == 2) { /* less than a word: put together here */
+                        sf_raw<8> two;
+                        sf_shared_load(slot, two);
+                        raw[i].x.w[0] = sf_funnel(two.w[0], two.w[1], past * 8) & 0xffff;
+                        raw[i].x_past = 0;
+                        continue;
+                }
 #pragma unroll
                 for (int k = 0; k < SF_WIDTH * SF_IN_SIZE / 4; k++) {
                         sf_raw<4> one;
@@ -495,7 +551,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
         sf_acc neutral = sf_acc_of(p.neutral);
-        sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE);
+        sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE + SF_RUNS * WARPS * RUN);
         /* For each of TURNS turns: totals of warps, WARPS x SF_COLUMNS. */
         sf_acc *totals = (sf_acc *)(claims + SF_RING);
         /* For each of 2 * SF_PARTIES tiles: totals before the tile, BITS x SF_COLUMNS. */

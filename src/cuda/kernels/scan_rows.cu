@@ -12,6 +12,7 @@
  * matrices, so that vectors of 16 bytes do not begin where sequences do. Then what a block has is
  * moved as one piece of memory to shared memory, scanned there, and moved back; SF_WIDTH is 1. A
  * unit is a sequence or a small matrix. number[1]: units of a block. number[3]: sequences of each.
+ * SF_STAGED > 1: these may be more than the block holds at once.
  *
  * SF_CUTS: a unit is one of the blocks of a sequence (sf_rising), all of them in one tile.
  *
@@ -82,124 +83,130 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_block();
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++) {
-                const int own = q * TEAMS + team, sequence = own < sequences ? own : 0;
-                const int at = sf_unit_of(p, sequence, inner) * (n - 1) * inner + sequence + back;
-                end[q] = own < sequences ? n : 0;
-                line[q].x = (const char *)in + at * SF_IN_SIZE;
-                line[q].y = (char *)out + at * SF_OUT_SIZE;
-        }
 #else
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++) {
-                sf_i64 row = (sf_block() * SF_ROWS + q) * TEAMS + team;
-                end[q] = row < p.units ? p.n : 0;
-#if SF_CUTS
-                sf_i64 begin, length, batch = sf_divide(row < p.units ? row : 0, p.iy);
-                sf_i64 block = row < p.units ? row - batch * p.iy : 0, number = block;
-                sf_rising_at(p.inner, p.n, 62, &number, &begin, &length); /* a tile for each */
-                end[q] = row < p.units ? length : 0;
-                line[q] = sf_moved(sf_batch_line(p, batch), begin, sf_along(p));
-                line[q].left += block * p.ix;
-#else
-                line[q] = sf_batch_line(p, row < p.units ? row : 0);
+        enum { sequences = 1 };
 #endif
-#if SF_EARLY
-                early[q] = sf_begin_early(line[q]);
-                end[q] += row < p.units ? early[q] : 0;
-#endif
-        }
-#endif
-
-        sf_i64 at = warp * (SPREAD * SF_ITEMS) + (member & (LANES - 1)) * SF_WIDTH;
-        sf_vector next[SF_ROWS][SF_ITEMS];
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        next[q][i] = LOAD(line[q], at + i * SPREAD, end[q], sf_along(p));
-
-        sf_counter counter[SF_ROWS];
-#pragma unroll
-        for (int q = 0; q < SF_ROWS; q++)
-                counter[q].entry = identity;
-
-        sf_i64 tiles = SF_SINGLE ? 1 : p.number[0];
-        for (sf_i64 t = 0; t < tiles; t++, at += TILE) {
-                sf_acc v[SF_ROWS][SF_ITEMS][SF_WIDTH];
+        for (int base = 0; base < (SF_STAGED > 1 ? (int)sequences : 1); base += SF_ROWS * TEAMS) {
+#if SF_STAGED
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
-                        sf_elements<1>(p, next[q], at - early[q], SPREAD, 1, v[q]);
+                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0;
+                        const int at = sf_unit_of(p, sequence, inner) * (n - 1) * inner + sequence + back;
+                        end[q] = own < sequences ? n : 0;
+                        line[q].x = (const char *)in + at * SF_IN_SIZE;
+                        line[q].y = (char *)out + at * SF_OUT_SIZE;
+                }
+#else
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++) {
+                        sf_i64 row = (sf_block() * SF_ROWS + q) * TEAMS + team;
+                        end[q] = row < p.units ? p.n : 0;
+#if SF_CUTS
+                        sf_i64 begin, length, batch = sf_divide(row < p.units ? row : 0, p.iy);
+                        sf_i64 block = row < p.units ? row - batch * p.iy : 0, number = block;
+                        sf_rising_at(p.inner, p.n, 62, &number, &begin, &length); /* a tile for each */
+                        end[q] = row < p.units ? length : 0;
+                        line[q] = sf_moved(sf_batch_line(p, batch), begin, sf_along(p));
+                        line[q].left += block * p.ix;
+#else
+                        line[q] = sf_batch_line(p, row < p.units ? row : 0);
+#endif
 #if SF_EARLY
-                        sf_clear_early(v[q], at, SPREAD, early[q], sf_neutral(p));
+                        early[q] = sf_begin_early(line[q]);
+                        end[q] += row < p.units ? early[q] : 0;
 #endif
                 }
-                sf_results with[SF_ROWS][SF_ITEMS];
+#endif
+
+                sf_i64 at = warp * (SPREAD * SF_ITEMS) + (member & (LANES - 1)) * SF_WIDTH;
+                sf_vector next[SF_ROWS][SF_ITEMS];
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++)
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++) {
-                                with[q][i] = sf_fresh_results(line[q], at + i * SPREAD, end[q], end[q] - 1, sf_along(p));
-                                sf_keep_results(next[q][i], with[q][i]);
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                next[q][i] = LOAD(line[q], at + i * SPREAD, end[q], sf_along(p));
+
+                sf_counter counter[SF_ROWS];
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++)
+                        counter[q].entry = identity;
+
+                sf_i64 tiles = SF_SINGLE ? 1 : p.number[0];
+                for (sf_i64 t = 0; t < tiles; t++, at += TILE) {
+                        sf_acc v[SF_ROWS][SF_ITEMS][SF_WIDTH];
+#pragma unroll
+                        for (int q = 0; q < SF_ROWS; q++) {
+                                sf_elements<1>(p, next[q], at - early[q], SPREAD, 1, v[q]);
+#if SF_EARLY
+                                sf_clear_early(v[q], at, SPREAD, early[q], sf_neutral(p));
+#endif
                         }
-                if (!SF_SINGLE && t + 1 < tiles)
+                        sf_results with[SF_ROWS][SF_ITEMS];
 #pragma unroll
                         for (int q = 0; q < SF_ROWS; q++)
-                                if (ASKS_ONCE && at + TILE + (SF_ITEMS - 1) * SPREAD + SF_WIDTH <= end[q])
 #pragma unroll
-                                        for (int i = 0; i < SF_ITEMS; i++)
-                                                next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, at + TILE + i * SPREAD + SF_WIDTH, sf_along(p));
-                                else
-#pragma unroll
-                                        for (int i = 0; i < SF_ITEMS; i++)
-                                                next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, end[q], sf_along(p));
-#pragma unroll
-                for (int q = 0; q < SF_ROWS; q++) {
-                        sf_before<1> before = sf_none_before<1>();
-                        sf_parked parked;
-                        const bool whole = sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
-                                sf_vector raw[SF_ITEMS];
-#pragma unroll
-                                for (int i = 0; i < SF_ITEMS; i++)
-                                        raw[i] = LOAD(line[q], at + i * SPREAD, end[q], sf_along(p));
-                                sf_elements<1>(p, raw, at, SPREAD, 1, again);
-                        });
-                        sf_acc total;
-                        if (WARPS > 1) {
-                                sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
-                                if (lane == 31)
-                                        turn[warp] = sf_settled(v[q][SF_ITEMS - 1][SF_WIDTH - 1]);
-                                sf_sync_block();
-                                total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before);
-                        } else {
-                                total = sf_of_lane<LANES>(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
-                        }
-                        if (!SF_SINGLE && SF_OWES) {
-                                /* Any grouping gives the same bits: one total of all tiles so far
-                                 * is enough. */
-                                sf_acc left[1] = {counter[q].entry};
-                                if (t)
-                                        sf_take_all(left, v[q], before);
-                                counter[q].entry = t ? sf_combine(left[0], total) : total;
-                        } else if (!SF_SINGLE) {
-                                for (int k = 0; t >> k; k++) {
-                                        sf_acc left[1] = {sf_shuffle(counter[q].entry, k)};
-                                        if (t >> k & 1)
-                                                sf_take_all(left, v[q], before);
+                                for (int i = 0; i < SF_ITEMS; i++) {
+                                        with[q][i] = sf_fresh_results(line[q], at + i * SPREAD, end[q], end[q] - 1, sf_along(p));
+                                        sf_keep_results(next[q][i], with[q][i]);
                                 }
-                                sf_count(counter[q], t, total, lane);
-                        }
-                        sf_take_lefts(p, line[q], 0, 1, v[q], before);
-                        sf_answer result[SF_ITEMS][SF_WIDTH];
-                        sf_finish<LANES, 1, SPREAD>(p, line[q], at, end[q], t + 1 == tiles && end[q], v[q], before, whole, parked, lane, result);
+                        if (!SF_SINGLE && t + 1 < tiles)
+#pragma unroll
+                                for (int q = 0; q < SF_ROWS; q++)
+                                        if (ASKS_ONCE && at + TILE + (SF_ITEMS - 1) * SPREAD + SF_WIDTH <= end[q])
+#pragma unroll
+                                                for (int i = 0; i < SF_ITEMS; i++)
+                                                        next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, at + TILE + i * SPREAD + SF_WIDTH, sf_along(p));
+                                        else
+#pragma unroll
+                                                for (int i = 0; i < SF_ITEMS; i++)
+                                                        next[q][i] = sf_load_vector(line[q], at + TILE + i * SPREAD, end[q], sf_along(p));
+#pragma unroll
+                        for (int q = 0; q < SF_ROWS; q++) {
+                                sf_before<1> before = sf_none_before<1>();
+                                sf_parked parked;
+                                const bool whole = sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
+                                        sf_vector raw[SF_ITEMS];
+#pragma unroll
+                                        for (int i = 0; i < SF_ITEMS; i++)
+                                                raw[i] = LOAD(line[q], at + i * SPREAD, end[q], sf_along(p));
+                                        sf_elements<1>(p, raw, at, SPREAD, 1, again);
+                                });
+                                sf_acc total;
+                                if (WARPS > 1) {
+                                        sf_acc *turn = totals + (t & 1) * (SF_THREADS / 32);
+                                        if (lane == 31)
+                                                turn[warp] = sf_settled(v[q][SF_ITEMS - 1][SF_WIDTH - 1]);
+                                        sf_sync_block();
+                                        total = sf_scan_warps<WARPS>(v[q], turn, warp, lane, before);
+                                } else {
+                                        total = sf_of_lane<LANES>(v[q][SF_ITEMS - 1][SF_WIDTH - 1], (lane & -LANES) + LANES - 1);
+                                }
+                                if (!SF_SINGLE && SF_OWES) {
+                                        /* Any grouping gives the same bits: one total of all tiles so far
+                                         * is enough. */
+                                        sf_acc left[1] = {counter[q].entry};
+                                        if (t)
+                                                sf_take_all(left, v[q], before);
+                                        counter[q].entry = t ? sf_combine(left[0], total) : total;
+                                } else if (!SF_SINGLE) {
+                                        for (int k = 0; t >> k; k++) {
+                                                sf_acc left[1] = {sf_shuffle(counter[q].entry, k)};
+                                                if (t >> k & 1)
+                                                        sf_take_all(left, v[q], before);
+                                        }
+                                        sf_count(counter[q], t, total, lane);
+                                }
+                                sf_take_lefts(p, line[q], 0, 1, v[q], before);
+                                sf_answer result[SF_ITEMS][SF_WIDTH];
+                                sf_finish<LANES, 1, SPREAD>(p, line[q], at, end[q], t + 1 == tiles && end[q], v[q], before, whole, parked, lane, result);
 #if SF_STAGED
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                sf_store_staged(line[q], (int)at + i * SPREAD, (int)end[q], step, result[i]);
+                                for (int i = 0; i < SF_ITEMS; i++)
+                                        sf_store_staged(line[q], (int)at + i * SPREAD, (int)end[q], step, result[i]);
 #else
-                        sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], result, with[q], lane, early[q]);
+                                sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], result, with[q], lane, early[q]);
 #endif
+                        }
                 }
         }
 #if SF_STAGED

@@ -87,6 +87,7 @@ typedef struct sf_params {
         sf_u64 identity, neutral, initial;
         sf_u64 initial_also; /* for a pair: the second component of the initial value */
         sf_i64 inner;      /* columns */
+        sf_i64 early;      /* SF_EARLY, folds of columns: so many of them come before the first */
         sf_i64 ix, iy, im; /* strides from column to column */
         /* SF_LEFTS: entries for each sequence, left_entry bytes apart; il from column to column.
          * The first one is how many follow, an int. Those are the totals of blocks to the left,

@@ -794,25 +794,27 @@ SF_DEVICE bool sf_too_loose(int &loose, int limit)
  * the settled total. Each value stands for SF_WIDTH numbers. While a lane has several items, the
  * two lanes that exchange values share the work: each keeps one item of two and sends the other.
  * This halves the items that a lane holds, and item i ends in the lanes whose low bits are i.
- * N is a power of two.
+ * N is a power of two. FROM: so many neighbouring lanes have already shared their items, and each
+ * has N left, which are settled.
  */
-template <int LANES, bool LEVEL, int N> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[N], int lane)
+template <int LANES, bool LEVEL, int FROM = 1, int N>
+SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[N], int lane)
 {
-        enum { MET = N < LANES ? N : LANES };
-        int loose = SF_WIDTH;
+        enum { ALL = N * FROM, MET = ALL < LANES ? ALL : LANES };
+        int loose = FROM > 1 ? 1 : SF_WIDTH;
         bool settled = false;
         sf_apart<LANES> apart;
         apart.take_out(a);
 #pragma unroll
-        for (int b = 1; b < LANES; b *= 2) {
+        for (int b = FROM; b < LANES; b *= 2) {
                 if (sf_too_loose(loose, SF_LOOSE_VECTORS(1))) {
                         sf_settle_all(a);
                         settled = true;
                 }
-                if (N / b > 1) {
+                if (ALL / b > 1) {
 #pragma unroll
                         for (int i = 0; i < N / 2; i++)
-                                if (i < N / b / 2) {
+                                if (i < ALL / b / 2) {
                                         sf_acc even = a[2 * i % N], odd = a[(2 * i + 1) % N];
                                         sf_acc keep = sf_chosen<LEVEL>(lane & b, odd, even);
                                         sf_acc other = sf_chosen<LEVEL>(lane & b, even, odd);
@@ -825,16 +827,16 @@ template <int LANES, bool LEVEL, int N> SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc
         }
         sf_settle_all(a);
 #pragma unroll
-        for (int i = 0; i < N / MET; i++)
+        for (int i = 0; i < ALL / MET; i++)
 #pragma unroll
                 for (int b = 1; b < MET; b *= 2)
                         a[i] = sf_meet<LEVEL>(a[i], lane, b);
         sf_settle_all(a);
 #pragma unroll
-        for (int b = 1; b < N / MET; b *= 2)
+        for (int b = 1; b < ALL / MET; b *= 2)
 #pragma unroll
-                for (int i = 0; i < N / MET; i++)
-                        if (i % (2 * b) == 0 && i + b < N / MET)
+                for (int i = 0; i < ALL / MET; i++)
+                        if (i % (2 * b) == 0 && i + b < ALL / MET)
                                 a[i] = sf_joined<LEVEL>(a[i], a[(i + b) % N]);
         return apart.put_back(sf_settled(a[0]), lane);
 }
@@ -865,7 +867,7 @@ template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp_of(sf_acc (&v)[N][SF_W
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
                                 numbers[i][j] = v[i][j].mantissa;
-                sf_holds::template fold_each<false>(numbers, a);
+                sf_holds::template fold_each<false, false>(numbers, a);
                 total[0] = sf_fold_lanes<32>(a, lane);
                 return;
         }

@@ -223,9 +223,11 @@ template <class T, class V> struct sf_product_value {
          * does not change how their product is rounded, unless the product leaves the range. So
          * four numbers at a time are multiplied without lifting, if the products of two are modest.
          * SMALL: no number of the input's type can make a product of four leave the range, and only
-         * these products are checked.
+         * these products are checked. ALONE: no list is combined with another before it is settled,
+         * so up to four numbers need not be lifted at all.
          */
-        template <bool SMALL, int N, int COUNT> SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], V (&to)[COUNT])
+        template <bool SMALL, bool ALONE, int N, int COUNT>
+        SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], V (&to)[COUNT])
         {
                 enum { FOURS = (N + 3) / 4 };
                 T product[COUNT][FOURS];
@@ -243,7 +245,11 @@ template <class T, class V> struct sf_product_value {
                                 product[c][i / 4] = i + 2 < N ? sf_multiply(left, right) : left;
                                 beyond |= sf_beyond_modest(left) | sf_beyond_modest(right);
                         }
-                if (SMALL) {
+                if (ALONE && N <= 4 && (SMALL || !(beyond & SF_BEYOND))) {
+#pragma unroll
+                        for (int c = 0; c < COUNT; c++)
+                                to[c] = made(product[c][0], 0);
+                } else if (SMALL) {
                         lift_all<COUNT * FOURS>(&product[0][0], &value[0][0]);
 #pragma unroll
                         for (int c = 0; c < COUNT; c++)
