@@ -140,7 +140,7 @@ SF_INLINE P_REAL P(product_lower_near)(P(product) v)
 }
 
 /*
- * product_lower of a mantissa in [2^-96, 2^99) for f32, in [2^-700, 2^400) for f64, or of a zero,
+ * product_lower of a mantissa in [2^-96, 2^99) for f32, in [2^-860, 2^400) for f64, or of a zero,
  * an infinity or a NaN. The exponent is split into two powers of two. Where the first product is subnormal, the second one is zero, so
  * there is only one rounding. At the limits the result is infinite or zero.
  */

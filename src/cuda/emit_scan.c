@@ -103,9 +103,11 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 int64_t places = tile.elements * each > 128 ? tile.threads * tile.resident : 1024;
                 /* One block of 512 threads is idle between its load and its store. H200, share of a
                  * copy: (6144, 5951) f64 at odd addresses 0.51, 0.31 in one block; (8192, 16384)
-                 * 0.93, 0.78; (5064, 4517) i32 into i64 0.98, 0.34. */
-                if (!chip->small_tiles && value_size(s) == 8 && team == 512 &&
-                    tile.resident == 1 && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc)) {
+                 * 0.93, 0.78; (5064, 4517) i32 into i64 0.98, 0.34; cumprod of (16384, 8192) f64,
+                 * share of plain multiplication, 1.00, 0.90. */
+                const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+                if (!chip->small_tiles && scanned_size(s) == 8 && team == 512 && tile.resident == 1 &&
+                    (!pair || sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc))) {
                         const bool few = vectors <= 512 * held;
                         items = few ? at_least(held / 2, 1) : held;
                         team = tile.threads = spec->threads = 256;
@@ -297,10 +299,10 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 cut = (strip){slots, 1, ceil_div(ceil_div(l->line.len, width), slots), false};
         /* Whole rows hardly ever fill 256 threads. H200, (65536, 300), (65536, 200), (2^18, 100),
          * share of a copy: two blocks of up to 512 0.53, 0.54, 0.51; three of 256 0.49, 0.46,
-         * 0.48. */
-        if (in_chunks && cut.whole && threads == 256 && scanned_down_size(s) == 4) {
+         * 0.48. cumprod of (65536, 300), share of plain multiplication: 0.87, four of 160 0.82. */
+        if (in_chunks && cut.whole && threads == 256 && scanned_size(s) == 4) {
                 threads = 512;
-                places = 1024;
+                places = scanned_down_size(s) == 4 ? 1024 : places;
                 cut = sf_cuda_strip(ceil_div(l->line.len, width), slots, threads);
         }
         /* One group adds up the totals of all: rather more rows than more groups. H200, share of a
@@ -358,10 +360,10 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
         if (!in_chunks)
                 return sf_cuda_finish(ctx, chip, &d, d.p.units, shared);
         /* Several times as many blocks as run together, so that all end at about the same time,
-         * unless their chunks would be too short. */
+         * unless their chunks would be too short, or totals too many. */
         int64_t together = (int64_t)chip->multiprocessors * spec->extra[SF_CUDA_RESIDENT];
         dealing c = sf_cuda_chunks(s, tiles, d.p.units, 4 * together);
-        if (c.log < 3)
+        if (c.log < 3 || d.p.units * (c.folded + 1) < 2 * together)
                 c = sf_cuda_chunks(s, tiles, d.p.units, together);
         if (!c.folded || cut.groups == 1)
                 return plan_columns(ctx, l, chip, plan, false);
@@ -442,7 +444,6 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
-        spec->flags |= lifts(&l, columns) ? SF_CUDA_LIFTS : 0;
         spec->extra[SCAN_CHAINED_COLUMNS] = (int32_t)columns;
         spec->extra[SCAN_CHAINED_STAGES] = (int32_t)stages;
         spec->extra[SCAN_CHAINED_AHEAD] = (int32_t)ahead;
@@ -483,9 +484,9 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         const bool product = sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc);
         int64_t acc = value_size(s), vector = l.width * scanned_size(s) / 4;
-        /* H200, cumprod of (2^22, 8) f32, share of plain multiplication: 512 x 32 0.83, 256 x 32
-         * 0.76; of (2^20, 32), where totals take the registers: 0.45, 0.74. */
-        if (product && !staged && scanned_size(s) == 4 && size_of(s->in) == 4 && columns <= 8 && tile.threads == 256)
+        /* H200, cumprod of (2^22, 8), share of plain multiplication: f32 512 x 32 0.90, 256 x 32
+         * 0.76; bf16 0.81, 0.73; of (2^20, 32) f32 0.72, 0.70. */
+        if (product && !staged && scanned_size(s) == 4 && tile.threads == 256)
                 tile.threads = 512;
         if (staged) {
                 /* A thread holds this many vectors, and as much again of what it takes from others.
@@ -493,9 +494,12 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 int64_t held = pow2_down(at_least(44 / vector, 1));
                 tile = (sf_cuda_tile){.threads = chip->small_tiles ? 64 : 256, .elements = (int32_t)(held * l.width)};
                 tile.resident = (held + 1) * vector <= 30 ? 4 : (held + 1) * vector <= 40 ? 3 : (held + 1) * vector <= 80 ? 2 : 1;
-                /* computing needs more registers */
-                if (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc))
-                        tile.resident = (int32_t)at_least(tile.resident - (product ? 1 : 2), 1);
+                /* Computing needs more registers. H200, cumprod of (2^22, 7) f32, share of plain
+                 * multiplication: three blocks 0.89, two 0.80. */
+                if (product)
+                        tile.resident = (int32_t)at_most(tile.resident, 3);
+                else if (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc))
+                        tile.resident = (int32_t)at_least(tile.resident - 2, 1);
         }
         /* Vectors at any address need registers to be put together: half as many threads in a
          * block, three quarters as many on a multiprocessor. */

@@ -103,6 +103,13 @@ template <class T> static inline T sf_shuffle(T v, int lane)
         return v;
 }
 
+template <class T> static inline T sf_sum_lanes(T v)
+{
+        T sum = 0;
+        for (int lane = 0; lane < 32; lane++)
+                sum += sf_shuffle(v, lane);
+        return sum;
+}
 static inline unsigned sf_all_bits(unsigned v)
 {
         for (int b = 1; b < 32; b *= 2)

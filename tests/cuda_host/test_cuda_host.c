@@ -371,6 +371,9 @@ static void meet_large_ways(void)
                 {false, DT_BF16, DT_F32, SF_SUM, {1, 60001, 1}, 1},
                 {false, DT_I32, DT_I64, SF_SUM, {2, 40001, 1}, 1},
                 {false, DT_I64, DT_I64, SF_SUM, {3, 5951, 1}, 1},
+                /* chained products that leave the range for good (sf_is_spent) */
+                {false, DT_F32, DT_F32, SF_PROD, {2, 50003, 1}, 0},
+                {false, DT_F64, DT_F64, SF_PROD, {1, 60001, 1}, 0},
                 {false, DT_F64, DT_F64, SF_MIN, {2, 16384, 1}, 0},
                 {false, DT_F16, DT_F16, SF_SUM, {60, 101, 1}, 0},
                 {false, DT_F16, DT_F32, SF_PROD, {60, 65, 1}, 0},

@@ -116,6 +116,23 @@ SF_DEVICE sf_u32 sf_all_bits(sf_u32 v)
         return v;
 #endif
 }
+/* The sum over all lanes. */
+SF_DEVICE int sf_sum_lanes(int v)
+{
+#if __CUDA_ARCH__ >= 800
+        return __reduce_add_sync(0xffffffffu, v);
+#else
+        for (int b = 1; b < 32; b *= 2)
+                v += __shfl_xor_sync(0xffffffffu, v, b);
+        return v;
+#endif
+}
+SF_DEVICE sf_i64 sf_sum_lanes(sf_i64 v)
+{
+        for (int b = 1; b < 32; b *= 2)
+                v += __shfl_xor_sync(0xffffffffu, v, b);
+        return v;
+}
 SF_DEVICE int sf_lowest(sf_u32 v) { return __ffs((int)v) - 1; }
 
 SF_DEVICE float sf_shuffle(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }

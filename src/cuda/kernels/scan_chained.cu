@@ -61,6 +61,9 @@ enum {
 #define X_SLOT sf_stage_slot<X_AT, X_END + 1>
 #define M_SLOT sf_stage_slot<M_AT, SF_WIDTH>
 
+/* Results after a spent product need no totals (tree_products.cuh). */
+#define SF_SPENDS (SF_UNLIFTED && !SF_LIFTS && SF_COLUMNS == 1 && SF_DEPTH < 6 && !SF_EXCLUSIVE && !SF_TOTAL && !SF_INITIAL && !SF_LEFTS)
+
 /* What a scanned element is stored as. Products of a warp are numbers, or are not stored. */
 #if SF_UNLIFTED
 typedef sf_number sf_scanned;
@@ -386,6 +389,19 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
         }
 }
 
+#if SF_SPENDS
+/* The product of all that a warp takes: from the warps before it, and from the tiles before. */
+SF_DEVICE sf_acc sf_all_before(const sf_acc *taken, int warp, const sf_acc *here, sf_u32 number, int lane)
+{
+        const int other = lane - (32 - SF_WARP_LEVELS);
+        const bool there = other < 0 ? lane < sf_count_bits(number) : other < sf_count_bits((sf_u32)warp);
+        sf_acc v = sf_holds::made(1, 0);
+        if (there)
+                v = other < 0 ? here[lane] : taken[other];
+        return sf_sign_and_exponent(v, there);
+}
+#endif
+
 /* ------------------------------------------------------------------------------------------------
  * Watchers
  * ---------------------------------------------------------------------------------------------- */
@@ -393,10 +409,32 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 /* The first word of the group that has entry `index` of a level, in one column of one line. */
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
+#if SF_PRODUCTS
+        /* Watchers of products have more to do. There are less than 2^31 tiles, so 32 bits count
+         * groups. */
+        sf_u32 group = (sf_u32)unit * (sf_u32)p.number[1], entries = (sf_u32)p.number[0];
+        for (int k = 0; k < level; k++) {
+                entries = (entries + SF_GROUP - 1) >> SF_GROUP_LOG;
+                group += entries;
+        }
+        group = (group + ((sf_u32)index >> SF_GROUP_LOG)) * SF_COLUMNS + column;
+        return (sf_u64 *)p.scratch + SF_TICKETS / 8 + (sf_i64)group * (WORDS * SF_GROUP);
+#else
         sf_i64 group = sf_first_group(p, unit, level);
         sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8;
         first += group * sf_group_words(SF_COLUMNS, WORDS);
         return first + ((index >> SF_GROUP_LOG) * SF_COLUMNS + column) * (WORDS * SF_GROUP);
+#endif
+}
+
+/* v, combined with `left` or not. Of pairs a choice takes longer than a condition. */
+SF_DEVICE sf_acc sf_combined_if(bool condition, sf_acc left, sf_acc v)
+{
+        if (!SF_PRODUCTS)
+                return sf_choose(condition, sf_combine(left, v), v);
+        if (condition)
+                v = sf_combine(left, v);
+        return v;
 }
 
 #if SF_COLUMNS == 1
@@ -410,7 +448,7 @@ SF_DEVICE sf_acc sf_between_warps(sf_acc total, sf_acc *taken, int lane, sf_acc 
                 sf_acc left = sf_shuffle(total, ((lane & -b) - 1) & 31);
                 if (lane < WARPS && (lane & b))
                         taken[lane * SF_WARP_LEVELS + count++] = left;
-                total = sf_settled(sf_choose(lane & b, sf_combine(left, total), total));
+                total = sf_settled(sf_combined_if(lane & b, left, total));
         }
         return sf_shuffle(total, WARPS - 1);
 }
@@ -511,11 +549,17 @@ SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search 
                 for (int k = 0; k < 5; k++) {
                         sf_acc left = sf_shuffle(v, ((lane & -(1 << k)) - 1) & 31);
                         if (lane == mine && (mine >> k & 1))
-                                before[count * SF_COLUMNS] = sf_settled(left);
+                                before[count * SF_COLUMNS] = left;
                         count += mine >> k & 1;
-                        v = sf_choose(lane >> k & 1, sf_combine(left, v), v);
+                        v = sf_combined_if(lane >> k & 1, left, v);
                 }
         }
+        if (!SF_PRODUCTS)
+                return;
+        /* All are settled at once, each by another lane. */
+        sf_sync_warp();
+        if (lane < count)
+                before[lane * SF_COLUMNS] = sf_settled(before[lane * SF_COLUMNS]);
 }
 
 /* What a looking warp does in a turn of the loop: it tries once, publishes the totals of groups
@@ -632,7 +676,16 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 sf_tile tile = sf_tile_of(p, claim);
                                 const sf_i64 at = tile.number * TILE + mine;
                                 sf_parked parked;
-                                bool whole = ONCE && (!SF_UNLIFTED || held >> stage & 1);
+                                bool whole = ONCE && (!SF_UNLIFTED || held >> stage & 1), spent = false;
+                                const sf_acc *here = before + (i & (2 * SF_PARTIES - 1)) * (BITS * SF_COLUMNS) + first;
+#if SF_COLUMNS == 1
+                                const sf_acc *taken = between;
+                                taken += ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;
+#endif
+#if SF_SPENDS
+                                const sf_acc all = sf_all_before(taken, warp, here, (sf_u32)tile.number, lane);
+                                spent = sf_is_spent(all, whole);
+#endif
                                 if (whole)
                                         sf_unhold(stage, thread, v);
                                 else
@@ -640,7 +693,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_UNLIFTED && !SF_LIFTS
                                 /* Before the stage is filled again: the elements may have to be
                                  * read again. */
-                                if (!ONCE)
+                                if (spent && !whole)
+                                        sf_scan_signs<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
+                                else if (!ONCE)
                                         whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(
                                                 v, lane, neutral, parked, [=, &p](auto &again) { sf_unstage(p, claim, mine, stage, thread, again); });
                                 else if (!whole)
@@ -650,27 +705,22 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
                                 if (!ONCE && (!SF_UNLIFTED || SF_LIFTS))
                                         whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked, [](auto &) {});
-#if SF_COLUMNS == 1
-                                const sf_acc *taken = between;
-                                taken += ((unsigned)i % TURNS * WARPS + warp) * SF_WARP_LEVELS;
-                                for (int bits = warp; bits; bits &= bits - 1) {
-                                        sf_acc left[SHARE] = {*taken++};
-                                        sf_take_all(left, v, past);
-                                }
-#else
-                                sf_levels<WARPS / 2, SHARE>::take(totals + (unsigned)i % TURNS * WARPS * SF_COLUMNS + first, SF_COLUMNS, warp, v, past);
-#endif
-                                const sf_acc *here = before + (i & (2 * SF_PARTIES - 1)) * (BITS * SF_COLUMNS) + first;
-                                for (sf_u32 bits = (sf_u32)tile.number; bits; bits &= bits - 1, here += SF_COLUMNS) {
-                                        sf_acc left[SHARE];
-#pragma unroll
-                                        for (int s = 0; s < SHARE; s++)
-                                                left[s] = here[s];
-                                        sf_take_all(left, v, past);
-                                }
-                                sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
                                 sf_answer result[SF_ITEMS][SF_WIDTH];
-                                sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
+#if SF_SPENDS
+                                spent = spent || sf_is_spent(all, whole);
+                                if (spent)
+                                        sf_spend(v, all, result);
+#endif
+                                if (!spent) {
+#if SF_COLUMNS == 1
+                                        sf_take_list(taken, 1, (sf_u32)warp, v, past);
+#else
+                                        sf_levels<WARPS / 2, SHARE>::take(totals + (unsigned)i % TURNS * WARPS * SF_COLUMNS + first, SF_COLUMNS, warp, v, past);
+#endif
+                                        sf_take_list(here, SF_COLUMNS, (sf_u32)tile.number, v, past);
+                                        sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
+                                        sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
+                                }
                                 if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, result);
                                 else

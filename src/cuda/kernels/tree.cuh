@@ -488,6 +488,37 @@ SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[N][SF_WIDTH]
         sf_take_before(left, before);
 }
 
+/* Combines all elements of the thread with the entries of a list: as many as bits are set, `pitch`
+ * apart. Those of a product are pairs: each is loaded before the one before it is used. */
+template <int SHARE>
+SF_DEVICE void sf_take_list(const sf_acc *list, int pitch, sf_u32 bits,
+                            sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_before<SHARE> &before)
+{
+        sf_acc left[SHARE], next[SHARE];
+        for (; bits && (!SF_PRODUCTS || SHARE > 1); bits &= bits - 1, list += pitch) {
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        left[s] = list[s];
+                sf_take_all(left, v, before);
+        }
+        if (bits)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        next[s] = list[s];
+        while (bits) {
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        left[s] = next[s];
+                bits &= bits - 1;
+                list += pitch;
+                if (bits)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                next[s] = list[s];
+                sf_take_all(left, v, before);
+        }
+}
+
 /* Combines all elements of the thread with the totals of the blocks to the left of their sequences
  * (SF_LEFTS). `column`: the thread's first column, of `columns`. */
 template <int SHARE>
@@ -645,6 +676,20 @@ SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *to
                         t = sf_settled(sf_combine(left, t));
         }
         return sf_shuffle(t, WARPS - 1);
+}
+
+/* Of COUNT neighbouring lanes, number w has the settled total of group w. Returns the total of the
+ * largest block of groups that w completes. What group g takes from those before it are, for every
+ * bit set in g, the lowest first, the blocks that end before g without the bits below. */
+template <int COUNT> SF_DEVICE sf_acc sf_largest(sf_acc total, int w, int lane)
+{
+#pragma unroll
+        for (int b = 1; b < COUNT; b *= 2) {
+                const sf_acc left = sf_shuffle(total, (lane - b) & 31);
+                if ((w & (2 * b - 1)) == 2 * b - 1)
+                        total = sf_settled(sf_combine(left, total));
+        }
+        return total;
 }
 
 /* A binary counter of finished block totals (order.h). Lane k keeps entry k. */
@@ -913,11 +958,73 @@ template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp_of(sf_acc (&v)[N][SF_W
         }
 }
 
+#if SF_UNLIFTED && !SF_LIFTS
+/*
+ * The same for numbers of several columns, as they are, if no product can leave the range: those of
+ * vectors are in [2^-3, 2^3), so those of up to 32 lanes are in [2^-96, 2^96), and if those of items
+ * are in [2^-(96 / N), 2^(96 / N)), all are. Returns false if they are not.
+ */
+template <int COLUMNS, int N>
+SF_DEVICE bool sf_fold_numbers(const sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
+{
+        enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
+        sf_number a[N][SHARE];
+        bool near = true;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+                sf_number product[SF_WIDTH];
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        product[j] = v[i][j].mantissa;
+#pragma unroll
+                for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                if (j % (2 * b) < COLUMNS)
+                                        product[j] = sf_multiply(product[j], product[(j + b) % SF_WIDTH]);
+#pragma unroll
+                for (int s = 0; s < SHARE; s++) {
+                        a[i][s] = product[s];
+                        near &= sf_is_near(a[i][s], 3);
+                }
+        }
+        if (sf_ballot(!near))
+                return false;
+#pragma unroll
+        for (int b = SPAN; b < 32; b *= 2)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                a[i][s] = sf_multiply(a[i][s], ::sf_shuffle(a[i][s], lane ^ b));
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        near &= sf_is_near(a[i][s], 96 / N);
+        if (sf_ballot(!near))
+                return false;
+#pragma unroll
+        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N; i += 2 * b)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                a[i][s] = sf_multiply(a[i][s], a[(i + b) % N][s]);
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                total[s] = sf_lift_normal(a[0][s], 0);
+        return true;
+}
+#endif
+
 /* The same for all elements of a thread. Products are lifted a few at a time (sf_slice). */
 template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
 #if SF_UNLIFTED && !SF_LIFTS
         enum { HALF = N / 2 ? N / 2 : 1, SHARE = sf_columns<COLUMNS>::SHARE };
+        if (COLUMNS > 1 && N == SF_ITEMS && SF_COMMUTES && sf_fold_numbers<COLUMNS>(v, lane, total))
+                return;
         if (N > sf_slice<N>::ITEMS) {
                 sf_acc left[SHARE];
                 sf_fold_warp<COLUMNS>(*(sf_acc(*)[HALF][SF_WIDTH]) & v[0], lane, left);

@@ -16,7 +16,7 @@
  * number, rounded as that of the mantissas is. Conversely, the first product on the way that is no
  * normal number shows in a result. If it is zero, infinite or NaN, so is result j. If it is
  * subnormal, result j is less than 2^29 times 2^-126, and what later roundings of subnormal numbers
- * add is below 2^-120 each: it is not whole. For f64 the same holds with [2^-700, 2^300).
+ * add is below 2^-120 each: it is not whole. For f64 the same holds with [2^-860, 2^160).
  *
  * Whatever comes from other warps and tiles is a pair, settled. Its mantissa is multiplied with the
  * numbers or mantissas; of the exponents one sum for each column is kept (sf_before). After a scan,
@@ -277,9 +277,12 @@ SF_DEVICE bool sf_may_be_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
                                                          product[(j + b) % SF_WIDTH]);
                 sum += sf_log2_about(product[0]);
         }
-        const int all = sf_log2_whole(v[0][0].mantissa) / LANES * ASKED / SF_ITEMS;
-        const int most = all + sf_log2_near(v[0][0].mantissa);
-        return sf_count_bits(sf_ballot(sum > most || sum < -most)) < 16;
+        /* so many lanes have a column */
+        enum { SHARING = LANES / sf_columns<COLUMNS>::SPAN };
+        const int off = sf_log2_near(sf_number());
+        const int small = sf_log2_small(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
+        const int large = sf_log2_large(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
+        return sf_count_bits(sf_ballot(sum > large || sum < -small)) < 16;
 }
 
 /* Scans the numbers of a warp as they are. Returns whether all is whole; if not, the numbers are
@@ -310,6 +313,61 @@ SF_DEVICE bool sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc ne
         if (!whole)
                 sf_scan_warp_lifted<LANES, COLUMNS, CHOOSE>(v, lane, neutral, parked);
         return whole;
+}
+
+/*
+ * Once the product of all that comes before a warp has left the range by more than the warp can
+ * bring back, it is spent: results are zero or infinite, and only their signs are to be found.
+ * Whole results can bring back 2^125, others what the warp's numbers are at most.
+ */
+SF_DEVICE bool sf_is_spent(sf_acc before, bool whole)
+{
+        const int range = sf_range(sf_number());
+        const decltype(before.exponent) most = (whole ? 2 : 32 * SF_ITEMS * SF_WIDTH + 2) * range;
+        return before.exponent > most || before.exponent < -most;
+}
+
+/* The sign and about the exponent of the product of the lanes' values; each lane has one, or none.
+ * 1 if any is a zero, an infinity or a NaN. */
+SF_DEVICE sf_acc sf_sign_and_exponent(sf_acc v, bool there)
+{
+        const sf_number size = sf_magnitude(v.mantissa);
+        const auto sum = sf_sum_lanes(there ? v.exponent : 0);
+        const sf_u32 negative = sf_ballot(there && v.mantissa < 0);
+        const bool special = sf_ballot(there && !(size >= 1 && size < 2));
+        return sf_holds::made(sf_count_bits(negative) & 1 ? -1 : 1, (sf_u64)(special ? 0 : sum));
+}
+
+/* Scans ones with the numbers' signs. Zeros, infinities and NaN stay. */
+template <int LANES, int COLUMNS, bool CHOOSE>
+SF_DEVICE void sf_scan_signs(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j].mantissa = sf_unit_of(v[i][j].mantissa);
+                sf_multiply_vector<COLUMNS>(v[i]);
+        }
+        sf_scan_lanes<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
+}
+
+/* The results of a warp after a spent product (sf_sign_and_exponent). */
+SF_DEVICE void sf_spend(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc before,
+                        sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+        const sf_number none = 0, far = before.exponent < 0 ? none : 1 / none;
+        const sf_number rest = sf_multiply(before.mantissa, far);
+        const bool whole = sf_is_whole(v);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        const sf_number own = v[i][j].mantissa;
+                        result[i][j] = whole || sf_magnitude(sf_unit_of(own)) == 1
+                                ? sf_multiply(own, rest)
+                                : sf_multiply(own, before.mantissa);
+                }
 }
 
 /* Lifts and scans rows of a thread. */

@@ -75,22 +75,41 @@ SF_DEVICE sf_u32 sf_beyond_modest(double v) { return (sf_u32)(sf_bits_of(v) >> 3
 #define SF_BEYOND 0x60000000u
 /*
  * A product is whole if sf_from_whole(v) is below sf_wholes(v): it is in [2^-96, 2^29) (f32) or in
- * [2^-700, 2^300) (f64). The quotient of two such products is a normal number. There is room above
+ * [2^-860, 2^160) (f64). The quotient of two such products is a normal number. There is room above
  * for the totals of all levels to the left, whose mantissas are below 2. More is left below 1 than
  * above, because products of random numbers rather become small: those of numbers between 0.5 and
  * 1.5 by a factor of 2 with every 15.
  */
 SF_DEVICE sf_u32 sf_from_whole(float v) { return (sf_bits_of(v) << 1) - (31u << 24); }
-SF_DEVICE sf_u32 sf_from_whole(double v) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - (323u << 21); }
+SF_DEVICE sf_u32 sf_from_whole(double v) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - (163u << 21); }
 SF_DEVICE sf_u32 sf_wholes(float) { return 125u << 24; }
-SF_DEVICE sf_u32 sf_wholes(double) { return 1000u << 21; }
+SF_DEVICE sf_u32 sf_wholes(double) { return 1020u << 21; }
+/* 1 with the sign of v; v itself if it is a zero, infinite or NaN. */
+SF_DEVICE float sf_unit_of(float v)
+{
+        const sf_u32 bits = sf_bits_of(v) & 0x7fffffff;
+        return bits - 1 < 0x7f7fffff ? sf_float_of((sf_bits_of(v) & 0x80000000) | 127u << 23) : v;
+}
+SF_DEVICE double sf_unit_of(double v)
+{
+        const sf_u64 bits = sf_bits_of(v) & ~(1ull << 63);
+        return bits - 1 < 0x7fefffffffffffffull ? sf_double_of((sf_bits_of(v) & 1ull << 63) | 1023ull << 52) : v;
+}
+/* Whether |v| is in [2^-digits, 2^digits). */
+SF_DEVICE bool sf_is_near(float v, sf_u32 digits) { return (sf_bits_of(v) << 1) - ((127 - digits) << 24) < digits << 25; }
+SF_DEVICE bool sf_is_near(double v, sf_u32 digits) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - ((1023 - digits) << 21) < digits << 22; }
+/* More than the largest exponent of a number, or less any one of a smallest one. */
+SF_DEVICE int sf_range(float) { return 160; }
+SF_DEVICE int sf_range(double) { return 1100; }
 /* The logarithm of |v| in 2048ths, to within a tenth. Products of a warp are likely to be whole if
- * that of all of them together is at most sf_log2_whole, and those of single lanes are off by at
- * most sf_log2_near. */
+ * that of a whole column is from -sf_log2_small to sf_log2_large, and those of single lanes are off
+ * by at most sf_log2_near. */
 SF_DEVICE int sf_log2_about(float v) { return (int)(sf_bits_of(v) << 1 >> 13) - (127 << 11); }
 SF_DEVICE int sf_log2_about(double v) { return (int)((sf_u32)(sf_bits_of(v) >> 32) << 1 >> 10) - (1023 << 11); }
-SF_DEVICE int sf_log2_whole(float) { return 128 << 11; }
-SF_DEVICE int sf_log2_whole(double) { return 1024 << 11; }
+SF_DEVICE int sf_log2_small(float) { return 80 << 11; }
+SF_DEVICE int sf_log2_small(double) { return 800 << 11; }
+SF_DEVICE int sf_log2_large(float) { return 24 << 11; }
+SF_DEVICE int sf_log2_large(double) { return 150 << 11; }
 SF_DEVICE int sf_log2_near(float) { return 3 << 10; }
 SF_DEVICE int sf_log2_near(double) { return 12 << 11; }
 SF_DEVICE sf_u32 sf_nears(float) { return 254; }

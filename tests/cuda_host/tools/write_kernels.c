@@ -137,6 +137,7 @@ static const listed steps[] = {
         {"prod_columns_masked", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 1, 0, 1, 0, 1, 0, 0},
         {"prod_long_2e20_f64", 0, SF_PROD, SF_DT_F64, SF_DT_F64, 1, {P20}, 1, 0, 0, 0, 1, 0, 0},
         {"prod_narrow_8_f64", 0, SF_PROD, SF_DT_F64, SF_DT_F64, 2, {P20, 8}, 1, 0, 0, 0, 1, 0, 0},
+        {"prod_narrow_8_bf16", 0, SF_PROD, SF_DT_BF16, SF_DT_BF16, 2, {4 * P20, 8}, 1, 0, 0, 0, 1, 0, 0},
         {"prod_narrow_7", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {4 * P20, 7}, 1, 0, 0, 0, 1, 0, 0},
         {"prod_first_f64", 1, SF_PROD, SF_DT_F64, SF_DT_F64, 3, {128, 4096, 4095}, 1, 0, 0, 0, 1, 0, 0},
         {"prod_rows_total", 0, SF_PROD, SF_DT_F32, SF_DT_F32, 2, {32768, 32768}, 2, 0, 0, 0, 1, 1, 0},
