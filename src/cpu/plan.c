@@ -4,6 +4,8 @@
  */
 #include "cpu/panel.h"
 
+#include "core/value.h"
+
 /* How many bytes to prefetch ahead: in each of several streams, in each stream if nothing is
  * written, and in a single stream. Measured. */
 #define AHEAD_OF_MANY 512
@@ -54,10 +56,11 @@ static sf_dt held_by(const sf_step *s)
 }
 
 /* Positions count from the beginning of the axis. In reverse, the last of them comes first, so the
- * other one of equal elements wins. */
+ * other one of equal elements wins. An f32 that is held as an f64 has the identity of that. */
 static sf_value identity_of(const sf_step *s)
 {
-        sf_value v = s->identity;
+        const sf_dt held = held_by(s);
+        sf_value v = held == sf_class_dt(sf_class_of(s->acc)) ? s->identity : sf_identity(s->op, held);
         if (sf_op_is(s->op, SF_INDEX) && s->reverse)
                 v.index = v.index < 0 ? INT64_MAX : -1;
         return v;
