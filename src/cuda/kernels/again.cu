@@ -225,10 +225,7 @@ SF_DEVICE void sf_compute(const sf_params &p, sf_i64 line, sf_i64 n, sf_total<RO
                 sf_total<ROOT> total = sf_lifted<ROOT>(FIELD(ROOT, identity));
                 if (n)
                         total = sf_total_of<ROOT>(tally);
-                sf_raw<SF_SIZE(RESULT)> r;
-                r.w[0] = 0;
-                sf_set_slot<SF_SIZE(RESULT)>(r, 0, sf_finish<ROOT>(p, at, total));
-                sf_store(y, r);
+                sf_store(y, sf_one_slot<SF_SIZE(RESULT)>(sf_finish<ROOT>(p, at, total)));
         }
         sf_sync_block();
 }

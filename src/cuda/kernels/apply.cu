@@ -73,12 +73,8 @@ template <int K> SF_DEVICE void sf_made(sf_course &c, sf_u64 bits)
 {
         enum { SIZE = SF_SIZE(sf_recipe<K>::OUT) };
         c.made[K][0] = bits;
-        if (!sf_recipe<K>::WITHIN && c.mine) {
-                sf_raw<SIZE> r;
-                r.w[0] = 0;
-                sf_set_slot<SIZE>(r, 0, bits);
-                sf_store(c.y[K], r);
-        }
+        if (!sf_recipe<K>::WITHIN && c.mine)
+                sf_store(c.y[K], sf_one_slot<SIZE>(bits));
 }
 
 /* The first line of the block, in its first round. */
@@ -198,12 +194,9 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_store_some(char *y, sf_i64 stri
 {
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++)
-                if (first + j >= from && first + j < to) {
-                        sf_raw<SIZE> one;
-                        one.w[0] = 0;
-                        sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, j));
-                        sf_store(y + (sf_i64)(first + j) * stride, one);
-                }
+                if (first + j >= from && first + j < to)
+                        sf_store(y + (sf_i64)(first + j) * stride,
+                                 sf_one_slot<SIZE>(sf_slot<SIZE>(r, j)));
 }
 
 /* SF_SHIFT_IN: stores the warp's vectors r as aligned ones. Each has the end of one vector and the

@@ -253,12 +253,8 @@ template <int K> SF_DEVICE void sf_made(const sf_params &p, sf_course &c, int j,
 {
         enum { SIZE = SF_SIZE(sf_recipe<K>::OUT) };
         c.made[K][j % MADES] = bits;
-        if (!sf_recipe<K>::WITHIN && c.mine) {
-                sf_raw<SIZE> r;
-                r.w[0] = 0;
-                sf_set_slot<SIZE>(r, 0, bits);
-                sf_store(c.y[K] + j * FIELD(K, iy), r);
-        }
+        if (!sf_recipe<K>::WITHIN && c.mine)
+                sf_store(c.y[K] + j * FIELD(K, iy), sf_one_slot<SIZE>(bits));
 }
 
 template <int KIND> struct sf_do;
@@ -321,12 +317,9 @@ template <> struct sf_do<KIND_MAP> {
                                 continue;
                         }
 #pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++) {
-                                sf_raw<SIZE> one;
-                                one.w[0] = 0;
-                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, j));
-                                sf_store(at + j * FIELD(K, iy), one);
-                        }
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                sf_store(at + j * FIELD(K, iy),
+                                         sf_one_slot<SIZE>(sf_slot<SIZE>(r, j)));
                 }
         }
 };

@@ -247,6 +247,15 @@ template <int SIZE, int BYTES> SF_DEVICE void sf_set_slot(sf_raw<BYTES> &r, int 
         }
 }
 
+/* One element by itself; the bits above it are 0. */
+template <int SIZE> SF_DEVICE sf_raw<SIZE> sf_one_slot(sf_u64 bits)
+{
+        sf_raw<SIZE> one;
+        one.w[0] = 0;
+        sf_set_slot<SIZE>(one, 0, bits);
+        return one;
+}
+
 /* The second of two words if `on`, else the first. If the words were elements of an array, the
  * compiler would choose an address and keep the array in memory. */
 SF_DEVICE sf_u32 sf_second(sf_u32 a, sf_u32 b, bool on) { return on ? b : a; }

@@ -124,10 +124,7 @@ SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
 
 template <int SIZE> SF_DEVICE void sf_put_bits(char *y, sf_u64 bits)
 {
-        sf_raw<SIZE> r;
-        r.w[0] = 0;
-        sf_set_slot<SIZE>(r, 0, bits);
-        sf_store(y, r);
+        sf_store(y, sf_one_slot<SIZE>(bits));
 }
 
 #if SF_MEMBERS > 1 && SF_PARTIAL
@@ -554,8 +551,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                          * condition before every load would be a branch. */
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
-                                const int index = at[q] + i * SPREAD, own = index < stop[q] ? index : 0;
-                                sf_shared_load(first + own * step * SF_IN_SIZE, next[q][i].x);
+                                const int index = at[q] + i * SPREAD, there = index < stop[q] ? index : 0;
+                                sf_shared_load(first + there * step * SF_IN_SIZE, next[q][i].x);
                         }
                 }
 #endif

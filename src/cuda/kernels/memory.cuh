@@ -677,10 +677,7 @@ SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_answer (&v)[SF_WIDTH], 
 /* Stores one slot of a vector. */
 SF_DEVICE void sf_store_slot(char *y, const sf_stored &r, int slot)
 {
-        sf_raw<SF_OUT_SIZE> one;
-        one.w[0] = 0;
-        sf_set_slot<SF_OUT_SIZE>(one, 0, sf_slot<SF_OUT_SIZE>(r, slot));
-        sf_store(y, one);
+        sf_store(y, sf_one_slot<SF_OUT_SIZE>(sf_slot<SF_OUT_SIZE>(r, slot)));
 }
 
 #if SF_SECOND
@@ -714,12 +711,9 @@ SF_DEVICE void sf_store_seconds(const sf_params &p, const sf_line &line, sf_i64 
         else
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        if (index + j < end) {
-                                sf_raw<SIZE> one;
-                                one.w[0] = 0;
-                                sf_set_slot<SIZE>(one, 0, sf_slot<SIZE>(r, sf_slot_of<SF_SECOND_UNIT>(j)));
-                                sf_store(line.also[0] + (index + j) * by.element, one);
-                        }
+                        if (index + j < end)
+                                sf_store(line.also[0] + (index + j) * by.element,
+                                         sf_one_slot<SIZE>(sf_slot<SIZE>(r, sf_slot_of<SF_SECOND_UNIT>(j))));
 }
 #endif
 
@@ -955,13 +949,11 @@ SF_DEVICE sf_acc sf_begin(const sf_params &p, sf_acc v)
  * inclusive scan. The fold has its own initial value and its own store program. */
 SF_DEVICE void sf_store_total(const sf_params &p, const sf_line &line, sf_i64 column, sf_acc v)
 {
-        sf_raw<SF_SIZE(SF_TOTAL_OUT)> r;
-        r.w[0] = 0;
 #if SF_TOTAL_INITIAL
         v = sf_combine(sf_acc_of(p.also[0].initial), v);
 #endif
-        sf_set_slot<SF_SIZE(SF_TOTAL_OUT)>(r, 0, sf_store_program1(p, sf_holds::lower(v)));
-        sf_store(line.also[0] + column * p.also[0].iy, r);
+        sf_store(line.also[0] + column * p.also[0].iy,
+                 sf_one_slot<SF_SIZE(SF_TOTAL_OUT)>(sf_store_program1(p, sf_holds::lower(v))));
 }
 
 /* Stores the totals of a line with COLUMNS interleaved sequences: its last elements. `at`: where a

@@ -286,12 +286,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 if (!sf_is_there(vector + i * 32, length))
                         continue;
 #pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++) {
-                        sf_raw<SF_OUT_SIZE> one;
-                        one.w[0] = 0;
-                        sf_set_slot<SF_OUT_SIZE>(one, 0, sf_narrow(result[i][j]));
-                        sf_shared_store(place + sf_slot_of<SF_Y_UNIT>(j) * SF_OUT_SIZE, one);
-                }
+                for (int j = 0; j < SF_WIDTH; j++)
+                        sf_shared_store(place + sf_slot_of<SF_Y_UNIT>(j) * SF_OUT_SIZE,
+                                        sf_one_slot<SF_OUT_SIZE>(sf_narrow(result[i][j])));
         }
         sf_sync_block();
         sf_store_piece<SF_OUT_SIZE>(line.y + offset, length, buffer);

@@ -45,11 +45,9 @@ SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int index, int end, int 
 }
 SF_DEVICE void sf_store_staged(const sf_line &line, int index, int end, int step, const sf_answer (&v)[SF_WIDTH])
 {
-        sf_raw<SF_OUT_SIZE> r;
-        r.w[0] = 0;
-        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_narrow(v[0]));
         if (index < end)
-                sf_shared_store((unsigned char *)line.y + index * step * SF_OUT_SIZE, r);
+                sf_shared_store((unsigned char *)line.y + index * step * SF_OUT_SIZE,
+                                sf_one_slot<SF_OUT_SIZE>(sf_narrow(v[0])));
 }
 #define LOAD(line, index, end, by) sf_load_staged(line, (int)(index), (int)(end), step)
 #else

@@ -73,14 +73,6 @@ SF_DEVICE unsigned char *sf_cells_of(int warp)
                warp * sf_several_cells(CELLS, SF_ROW, SIZE);
 }
 
-template <int ITEM> SF_DEVICE sf_raw<ITEM> sf_one_slot(sf_u64 bits)
-{
-        sf_raw<ITEM> one;
-        one.w[0] = 0;
-        sf_set_slot<ITEM>(one, 0, bits);
-        return one;
-}
-
 /* Element j of a vector, stored if k is less than n. */
 template <int ITEM, int BYTES> SF_DEVICE void sf_put_cell(int k, int n, unsigned char *cell,
                                                           const sf_raw<BYTES> &r, int j)

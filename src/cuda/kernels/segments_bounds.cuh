@@ -196,10 +196,7 @@ SF_DEVICE sf_answer sf_answered(const sf_params &p, sf_acc v, sf_i64 length)
 typedef sf_raw<SF_OUT_SIZE> sf_result;
 SF_DEVICE sf_result sf_result_of(const sf_params &p, sf_answer v, const sf_results &with)
 {
-        sf_result r;
-        r.w[0] = 0;
-        sf_set_slot<SF_OUT_SIZE>(r, 0, sf_outcome(p, v, with, 0));
-        return r;
+        return sf_one_slot<SF_OUT_SIZE>(sf_outcome(p, v, with, 0));
 }
 
 /* Stores a fold's result. */

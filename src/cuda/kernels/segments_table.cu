@@ -1,7 +1,7 @@
 /*
  * segments_table.cu: where the tiles of segments are, for kernels that cut long segments into tiles
- * (segments_tiles.cuh, scan_chained.cu). Tiles have 2^log elements and are counted from the
- * beginning of their segment.
+ * (segments_tiles.cuh). Tiles have 2^log elements and are counted from the beginning of their
+ * segment.
  *
  * Segment k has its tiles in slots from (begin >> log) + k + 1 on. The next segment's begin after
  * them; some slots stay empty. So nobody has to count the tiles of all segments before: a block

@@ -76,6 +76,21 @@ template <int COLUMNS> SF_DEVICE void sf_multiply_vector(sf_acc (&v)[SF_WIDTH])
                         }
 }
 
+/* The products of a vector's columns: product[c] is that of column c. */
+template <int COLUMNS>
+SF_DEVICE void sf_multiply_columns(const sf_acc (&v)[SF_WIDTH], sf_number (&product)[SF_WIDTH])
+{
+#pragma unroll
+        for (int j = 0; j < SF_WIDTH; j++)
+                product[j] = v[j].mantissa;
+#pragma unroll
+        for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        if (j % (2 * b) < COLUMNS)
+                                product[j] = sf_multiply(product[j], product[(j + b) % SF_WIDTH]);
+}
+
 /* Scans one vector of lifted elements. Exponents are stored as described at SF_SPARES_EXPONENTS. */
 template <int COLUMNS> SF_DEVICE void sf_join_vector(sf_acc (&v)[SF_WIDTH])
 {
@@ -266,15 +281,7 @@ SF_DEVICE bool sf_may_be_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i += EVERY) {
                 sf_number product[SF_WIDTH];
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        product[j] = v[i][j].mantissa;
-#pragma unroll
-                for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
-#pragma unroll
-                        for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
-                                product[j] = sf_multiply(product[j],
-                                                         product[(j + b) % SF_WIDTH]);
+                sf_multiply_columns<COLUMNS>(v[i], product);
                 sum += sf_log2_about(product[0]);
         }
         /* so many lanes have a column */
@@ -511,3 +518,53 @@ SF_DEVICE void sf_finish_rows(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WIDTH
 #endif
 }
 #endif
+
+/*
+ * Folds the numbers of a warp, of several columns, as they are, if no product can leave the range:
+ * those of vectors are in [2^-3, 2^3), so those of up to 32 lanes are in [2^-96, 2^96), and if those
+ * of items are in [2^-(96 / N), 2^(96 / N)), all are. Returns false if they are not.
+ */
+template <int COLUMNS, int N>
+SF_DEVICE bool sf_fold_numbers(const sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
+{
+        enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
+        sf_number a[N][SHARE];
+        bool near = true;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+                sf_number product[SF_WIDTH];
+                sf_multiply_columns<COLUMNS>(v[i], product);
+#pragma unroll
+                for (int s = 0; s < SHARE; s++) {
+                        a[i][s] = product[s];
+                        near &= sf_is_near(a[i][s], 3);
+                }
+        }
+        if (sf_ballot(!near))
+                return false;
+#pragma unroll
+        for (int b = SPAN; b < 32; b *= 2)
+#pragma unroll
+                for (int i = 0; i < N; i++)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                a[i][s] = sf_multiply(a[i][s], ::sf_shuffle(a[i][s], lane ^ b));
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        near &= sf_is_near(a[i][s], 96 / N);
+        if (sf_ballot(!near))
+                return false;
+#pragma unroll
+        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N; i += 2 * b)
+#pragma unroll
+                        for (int s = 0; s < SHARE; s++)
+                                a[i][s] = sf_multiply(a[i][s], a[(i + b) % N][s]);
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                total[s] = sf_lift_normal(a[0][s], 0);
+        return true;
+}
