@@ -301,9 +301,10 @@ static void check_problem(problem *p, uint64_t seed, int engines_each)
 
 /*
  * A shard far away: the first index is 2^40 + 5 or 2^50 + 5. Its 300 elements do not reach the next multiple of 512, so the blocks before it, of which one is
- * that large, are combined as those before 512 + 5 are, and all but indices is the same.
+ * that large, are combined as those before 512 + 5 are, and all but indices is the same. one_sided: all elements are negative if the largest is wanted, else
+ * positive, so that a number near zero in place of what the mask hides would win.
  */
-static void check_far(problem *p, uint64_t seed, int64_t away)
+static void check_far(problem *p, uint64_t seed, int64_t away, bool one_sided)
 {
         int64_t cut[3] = {0, 517, 817};
         const int64_t count = 3 * 817, kept = p->fold ? 3 : count, size = dts[p->out].size;
@@ -321,6 +322,10 @@ static void check_far(problem *p, uint64_t seed, int64_t away)
         fill(p->in, FILL_mixed, true, seed + 1, count, p->a);
         for (int64_t i = 0; i < count; i++)
                 p->mask[i] = hash(seed + 7 * (uint64_t)i) % 4 != 0;
+        for (int64_t i = 0; one_sided && i < count; i++) {
+                char *last = (char *)p->x + (i + 1) * dts[p->in].size - 1; /* it has the sign */
+                *last = (char)(p->op == SF_ARGMAX || p->op == SF_LAST_ARGMAX ? *last | 0x80 : *last & 0x7f);
+        }
         char *expected = calloc((size_t)kept, (size_t)size), *out = calloc((size_t)(2 * kept), (size_t)size);
         describe(p, text, sizeof text);
         CHECK(run_whole(p, expected) == SF_OK, "%s: %s", text, sf_last_error(REF));
@@ -400,8 +405,13 @@ static void far_away(void)
                                 const int out = is_index((sf_op)op) ? DT_I64 : types[t];
                                 problem p = {.op = (sf_op)op, .in = types[t], .out = out, .acc = -1, .axis = (int32_t)(seed & 1), .fold = is_fold,
                                              .exclusive = !is_fold && seed & 2, .masked = !(seed % 3) && op != SF_RECURRENCE, .initial = !(seed % 5)};
-                                if (allowed((sf_op)op, is_fold, types[t], out))
-                                        check_far(&p, seed, ((int64_t)1 << (seed & 4 ? 40 : 50)) - 512);
+                                const int64_t away = ((int64_t)1 << (seed & 4 ? 40 : 50)) - 512;
+                                if (!allowed((sf_op)op, is_fold, types[t], out))
+                                        continue;
+                                check_far(&p, seed, away, false);
+                                p.masked = true;
+                                if (is_index((sf_op)op))
+                                        check_far(&p, seed, away, true);
                         }
 }
 

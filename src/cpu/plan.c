@@ -56,11 +56,12 @@ static sf_dt held_by(const sf_step *s)
 }
 
 /* Positions count from the beginning of the axis. In reverse, the last of them comes first, so the
- * other one of equal elements wins. An f32 that is held as an f64 has the identity of that. */
+ * other one of equal elements wins. An f32 that is held as an f64 has the identity of that. An i32's is
+ * the same number in 64 bits, and must be, because totals may be stored in 32 bits. */
 static sf_value identity_of(const sf_step *s)
 {
-        const sf_dt held = held_by(s);
-        sf_value v = held == sf_class_dt(sf_class_of(s->acc)) ? s->identity : sf_identity(s->op, held);
+        const bool widened = held_by(s) == SF_DT_F64 && s->acc != SF_DT_F64;
+        sf_value v = widened ? sf_identity(s->op, SF_DT_F64) : s->identity;
         if (sf_op_is(s->op, SF_INDEX) && s->reverse)
                 v.index = v.index < 0 ? INT64_MAX : -1;
         return v;
