@@ -1,10 +1,11 @@
 /*
  * More than 2^32 elements. The folds read one repeated byte, so they need no memory; the scan needs 8.6 GB and runs
- * with SCANFOLD_TEST_HUGE=1 only.
+ * with SCANFOLD_TEST_HUGE=1 only. And products of f32 that are far out of the range: their exponents must not wrap.
  */
 #include "harness.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,6 +49,43 @@ static void folds(sf_context *ctx)
         checks++;
 }
 
+/* The product of n numbers v, which all have the sign of v. */
+static void product_is(sf_context *ctx, float v, int64_t n, float right)
+{
+        const int64_t none = 0;
+        float total = 1;
+        sf_tensor x = tensor(&v, SF_F32, 1, &n), out = tensor(&total, SF_F32, 0, NULL);
+        sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+        o.op = SF_PROD;
+        x.strides = (int64_t *)&none;
+        CHECK(sf_fold(ctx, &x, &out, &o) == SF_OK, "%s", sf_last_error(ctx));
+        CHECK(!memcmp(&total, &right, sizeof total), "the product of %" PRId64 " times %g is %g", n, (double)v, (double)total);
+        checks++;
+}
+
+/* Exponents of 32 bits would be used up by 17 million numbers of 3e38. */
+static void products(sf_context *ctx)
+{
+        product_is(ctx, 3e38f, 3 << 23, INFINITY);
+        product_is(ctx, -3e38f, (1 << 25) + 12345, -INFINITY);
+        product_is(ctx, 3e-39f, 3 << 23, 0.0f);
+
+        int64_t n = (1 << 25) + 12345, none = 0, wrong = 0;
+        float large[2] = {-3e38f, 1e-38f}, *y = malloc((size_t)n * sizeof *y);
+        for (int k = 0; k < 2 && y; k++) {
+                sf_tensor tx = tensor(&large[k], SF_F32, 1, &n), ty = tensor(y, SF_F32, 1, &n);
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                o.op = SF_PROD;
+                tx.strides = &none;
+                CHECK(sf_scan(ctx, &tx, &ty, &o) == SF_OK, "%s", sf_last_error(ctx));
+                for (int64_t i = 1; i < n; i++)
+                        wrong += k ? y[i] != 0 : y[i] != (i % 2 ? INFINITY : -INFINITY);
+                CHECK(!wrong, "%" PRId64 " results of cumprod of %g are wrong", wrong, (double)large[k]);
+                checks++;
+        }
+        free(y);
+}
+
 static uint8_t *big(size_t bytes)
 {
         void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -89,6 +127,7 @@ int main(void)
                 return finish("test_huge", checks);
         }
         folds(ctx);
+        products(ctx);
         if (wanted && !strcmp(wanted, "1"))
                 scan(ctx);
         sf_context_destroy(ctx);

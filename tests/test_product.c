@@ -173,10 +173,34 @@ static void lowers(void)
         }
 }
 
+/* Totals of ever larger blocks, and what a scan makes of all of them: no exponent wraps. */
+static void limits(void)
+{
+        static const float number[] = {3e38f, -3e38f, 0x1p-149f, 0.5f, 1.5f};
+        for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
+                product_f32 block = product_lift_f32(number[i]), all = block;
+                for (int level = 0; level < 34; level++) {
+                        const float is = product_lower_f32(all), total = product_lower_f32(block);
+                        const double right = ldexp(log2(fabs((double)number[i])), level);
+                        if (fabs(right) > 200) {
+                                const float far = right < 0 ? 0.0f : INFINITY;
+                                CHECK(fabsf(total) == far && fabsf(is) == far,
+                                      "2^%d numbers of %g multiply to %g, and all so far to %g",
+                                      level, (double)number[i], (double)total, (double)is);
+                        }
+                        all = product_combine_f32(product_settle_f32(block), all);
+                        block = product_settle_f32(
+                                product_combine_f32(product_settle_f32(block), block));
+                        checks++;
+                }
+        }
+}
+
 int main(int argc, char **argv)
 {
         uint64_t step = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 10) : 0;
         lifts(step ? step : 257);
         lowers();
+        limits();
         return finish("test_product", checks);
 }

@@ -12,7 +12,8 @@
  *   combine  one rounded multiplication; the exponents are added. The left operand must be settled.
  *            The right one need not be: its mantissa may be as large as 2^100 for f32, which is
  *            more than a tile and the totals of all levels to its left can reach
- *   settle   brings a mantissa back to [1, 2): done to totals, which become left operands
+ *   settle   brings a mantissa back to [1, 2), and limits an exponent of 32 bits: done to totals,
+ *            which become left operands
  *   lower    the result: mantissa * 2^exponent, rounded once more where it is subnormal
  *
  * Parameters (undefined again at the end):
@@ -40,7 +41,15 @@ typedef struct P_ALIGN P(product) {
         P_INT exponent;
 } P(product);
 
-SF_INLINE P(product) P(product_settle)(P(product) v)
+/* e, limited to what is between the two. */
+SF_INLINE P_INT P(product_between)(P_INT e, P_INT lowest, P_INT highest)
+{
+        const P_INT least = P_CHOOSE(e < lowest, lowest, e);
+        return P_CHOOSE(least > highest, highest, least);
+}
+
+/* The same value, with a mantissa in [1, 2). */
+SF_INLINE P(product) P(product_split)(P(product) v)
 {
         const P_UINT bits = P_BITS(v.mantissa);
         const P_INT field = (P_INT)(bits >> P_MANTISSA & P_FIELD);
@@ -52,6 +61,23 @@ SF_INLINE P(product) P(product_settle)(P(product) v)
         const P_INT own = P_CHOOSE(field == P_FIELD, (P_INT)bits, one);
         v.exponent = exponent;
         v.mantissa = P_OF((P_UINT)P_CHOOSE(field == 0, (P_INT)bits, own));
+        return v;
+}
+
+/*
+ * An exponent of 32 bits is limited to 2^27, so that it does not wrap: the sum of a sequence's
+ * totals, one for each level, fits for 2^34 of the largest numbers, or 2^41 random ones. A product
+ * that is too large is then infinite however long its sequence is. What is beyond the limit cannot
+ * be brought back; that would take a million of the smallest numbers after a million of the
+ * largest. No sequence fills 64 bits.
+ */
+SF_INLINE P(product) P(product_settle)(P(product) v)
+{
+        v = P(product_split)(v);
+        if (P_MANTISSA == 23) {
+                const P_INT none = {0}, most = none + (1 << 27);
+                v.exponent = P(product_between)(v.exponent, none - most, most);
+        }
         return v;
 }
 
@@ -68,7 +94,7 @@ SF_INLINE P(product) P(product_of)(P_REAL v, P_INT exponent)
         P(product) p;
         p.mantissa = P_OF((P_UINT)P_CHOOSE(small == 0, scaled, (P_INT)P_BITS(v)));
         p.exponent = (P_INT)((P_UINT)exponent - (P_UINT)P_CHOOSE(small == 0, less, none));
-        return P(product_settle)(p);
+        return P(product_split)(p);
 }
 
 SF_INLINE P(product) P(product_lift)(P_REAL v)
@@ -110,9 +136,8 @@ SF_INLINE P(product) P(product_combine)(P(product) left, P(product) right)
 /* e, limited to the exponents of normal numbers. */
 SF_INLINE P_INT P(product_limit)(P_INT e)
 {
-        const P_INT none = {0}, lowest = none - (P_BIAS - 1), highest = none + P_BIAS;
-        const P_INT least = P_CHOOSE(e < lowest, lowest, e);
-        return P_CHOOSE(least > highest, highest, least);
+        const P_INT none = {0};
+        return P(product_between)(e, none - (P_BIAS - 1), none + P_BIAS);
 }
 
 SF_INLINE P_REAL P(product_power)(P_INT e)
@@ -122,7 +147,7 @@ SF_INLINE P_REAL P(product_power)(P_INT e)
 
 SF_INLINE P_REAL P(product_lower)(P(product) v)
 {
-        v = P(product_settle)(v);
+        v = P(product_split)(v);
         /* Multiplies in two steps. The first is exact. The second overflows, rounds to a subnormal
          * or zero, or multiplies by one. */
         const P_INT first = P(product_limit)(v.exponent);
@@ -147,8 +172,7 @@ SF_INLINE P_REAL P(product_lower_near)(P(product) v)
 SF_INLINE P_REAL P(product_lower_loose)(P(product) v)
 {
         const P_INT none = {0}, lowest = none - 2 * (P_BIAS - 1), highest = none + 2 * P_BIAS;
-        const P_INT least = P_CHOOSE(v.exponent < lowest, lowest, v.exponent);
-        const P_INT e = P_CHOOSE(least > highest, highest, least), half = e >> 1;
+        const P_INT e = P(product_between)(v.exponent, lowest, highest), half = e >> 1;
         return P_TIMES(P_TIMES(v.mantissa, P(product_power)(half)), P(product_power)(e - half));
 }
 
