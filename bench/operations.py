@@ -3,6 +3,10 @@
 
     cmake -S . -B build -DSCANFOLD_PYTHON=ON && cmake --build build --target scanfold_python
     PYTHONPATH=python python3 bench/operations.py [--device cpu|cuda] [--only TEXT] [--out FOLDER]
+    PYTHONPATH=python python3 bench/operations.py --family [--only TEXT] [--dtype TEXT]
+
+With --family: every operation on the CPU, of every dtype and shape of FAMILY, one line for each of those: the share of plain reads (of a copy, for
+scans), then how many times torch's speed. Plain reads are our own max of the same bytes as rows of i32.
 
 Indices, variance, sums of exponentials, norms, logic and linear recurrences. Every form of a row is taken in turn, so that all see the same
 clocks; the numbers are medians. On CUDA, work that a copy would take less than 0.5 ms for is timed in a graph of 20 calls. "Of copy" is the
@@ -17,6 +21,7 @@ operations.json and operations.md.
 """
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import statistics
@@ -156,11 +161,57 @@ def forward_and_backward(a, b, g, dim):
     return (h.detach(), *torch.autograd.grad(h, (a, b), g))
 
 
+FAMILY = {"rows of 8191": ((4096, 8191), 1), "rows of 64": ((1 << 19, 64), 1), "columns": ((4096, 4096), 0), "8 columns": ((1 << 22, 8), 0), "one line": ((1 << 25,), 0),
+          "middle axis": ((64, 256, 1024), 1)}
+FAMILY_DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "uint8")
+
+
+def family_work():
+    """name: (ours, torch's or None, whether integers have it)."""
+    def norm(p):
+        return lambda x, d: scanfold.norm(x, p, d), lambda x, d: torch.linalg.vector_norm(x, p, d), False
+    folds = {"sum": (scanfold.sum, torch.sum, True), "argmax": (scanfold.argmax, torch.argmax, True),
+             "max, indices": (lambda x, d: scanfold.max(x, d, return_indices=True), torch.max, True), "any": (scanfold.any, torch.any, True),
+             "all": (scanfold.all, torch.all, True), "count": (scanfold.count_nonzero, torch.count_nonzero, True), "mean": (scanfold.mean, torch.mean, False),
+             "var": (scanfold.var, torch.var, False), "std": (scanfold.std, torch.std, False), "var_mean": (scanfold.var_mean, torch.var_mean, False),
+             "norm 1": norm(1), "norm 2": norm(2), "norm inf": norm(float("inf")), "norm 3": norm(3),
+             "nansum": (lambda x, d: scanfold.sum(x, d, skip_nan=True), torch.nansum, False), "logsumexp": (scanfold.logsumexp, torch.logsumexp, False)}
+    scans = {"cummax, indices": (lambda x, d: scanfold.cummax(x, d, return_indices=True), torch.cummax, True),
+             "cummean": (lambda x, d: scanfold.run(f"cummean(x, {d})", x=x), None, False), "cumvar": (lambda x, d: scanfold.run(f"cumvar(x, {d})", x=x), None, False),
+             "logcumsumexp": (scanfold.logcumsumexp, torch.logcumsumexp, False)}
+    return folds, scans
+
+
+def family(wanted, dtypes):
+    other = torch.empty(48 << 20, dtype=torch.uint8)  # more than the caches have
+
+    def alike():
+        other.fill_(1)
+        time.sleep(PAUSE)
+    for (where, (shape, dim)), dtype in itertools.product(FAMILY.items(), dtypes):
+        kind = getattr(torch, dtype)
+        x = torch.randn(shape).to(kind) if kind.is_floating_point else torch.randint(0, 200, shape, dtype=kind)
+        plain, cells = x.view(-1).view(torch.int32).view(4096, -1), []
+        for folds, work in zip((True, False), family_work()):
+            for name, (ours, theirs, integers) in work.items():
+                if not wanted(f"{name} {where}") or not (integers or kind.is_floating_point):
+                    continue
+                nbytes = sum(t.numel() * t.element_size() for t in [x, *results_of(ours(x, dim))])
+                a = torch.ones(nbytes // 2, dtype=torch.uint8)
+                b = torch.empty_like(a)
+                runs = {"ours": lambda: ours(x, dim), "best": (lambda: scanfold.max(plain, 1)) if folds else (lambda: b.copy_(a))}
+                ms = medians(runs | ({"torch": lambda: theirs(x, dim)} if theirs else {}), "cpu", 3, alike)
+                cells.append(f"{name} {ms['best'] / ms['ours']:.2f}" + (f"/{ms['torch'] / ms['ours']:.1f}" if theirs else ""))
+        if cells:
+            print(f"{where}, {dtype}:", " | ".join(cells), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", default="", help="rows whose names have one of these in them, with commas between")
-    parser.add_argument("--dtype", default="float32", help="of softmax and norms")
+    parser.add_argument("--dtype", default="float32", help="of softmax and norms; of a family also all")
+    parser.add_argument("--family", action="store_true", help="every operation, dtype and shape on the CPU, one line for each dtype and shape")
     parser.add_argument("--out")
     args = parser.parse_args()
     device, rows = args.device, []
@@ -171,6 +222,9 @@ def main():
         libc = ctypes.CDLL(None)
         libc.mallopt(-3, 1 << 30)            # M_MMAP_THRESHOLD: from the heap,
         libc.mallopt(-1, (1 << 31) - 1)      # M_TRIM_THRESHOLD: which is not given back
+    if args.family:
+        family(wanted, [d for d in FAMILY_DTYPES if args.dtype in (d, "all")])
+        return
     x = torch.randn(SQUARE[device], device=device)
     for name, dim, ours, theirs, bar in square_work(device):
         if wanted(name):

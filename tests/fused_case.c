@@ -121,6 +121,30 @@ static void draw_program(sf_program *p, dice *d, const sf_fuse *f, bool store, s
                         *reads |= 1u << p->code[i].slot;
 }
 
+/* What kernels may do themselves as they read: an element less a centre or without NaN, its magnitude or its square. */
+static void draw_lift(sf_program *p, dice *d, const sf_fuse *f, const sf_step *s, uint32_t *reads)
+{
+        const int k = (int)draw(d, f->operands), c = (int)draw(d, f->operands);
+        p->count = p->constants = 0;
+        *reads = 1u << k;
+        uint8_t x = put(p, SF_CODE_LOAD, f->operand[k].dt, k, 0, 0, 0), v = x;
+        if (f->operand[k].dt != s->acc)
+                v = put(p, SF_CODE_CAST, s->acc, 0, x, 0, 0);
+        if (one_in(d, 3)) {
+                *reads |= 1u << c;
+                uint8_t centre = put(p, SF_CODE_LOAD, f->operand[c].dt, c, 0, 0, 0);
+                if (f->operand[c].dt != s->acc)
+                        centre = put(p, SF_CODE_CAST, s->acc, 0, centre, 0, 0);
+                v = put(p, SF_CODE_SUB, s->acc, 0, v, centre, 0);
+        } else if (one_in(d, 3)) {
+                const uint8_t is = put(p, SF_CODE_EQ, SF_DT_BOOL, 0, x, x, 0);
+                p->constant[p->constants] = s->identity;
+                v = put(p, SF_CODE_WHERE, s->acc, 0, is, v, put(p, SF_CODE_CONSTANT, s->acc, p->constants++, 0, 0, 0));
+        }
+        if (!one_in(d, 3))
+                put(p, one_in(d, 2) ? SF_CODE_ABS : SF_CODE_SQUARE, s->acc, 0, v, 0, 0);
+}
+
 /* ------------------------------------------------------------------------------------------------------------
  * Random steps
  * ---------------------------------------------------------------------------------------------------------- */
@@ -299,6 +323,8 @@ static void draw_part(fused_case *c, part *p, dice *d, int index)
         for (int32_t k = 0; k < c->operands; k++)
                 p->fuse.operand[k].dt = c->operand_view[k].dt;
         draw_program(&p->fuse.load, d, &p->fuse, false, s->acc, &p->fuse.load_reads);
+        if (s->fold && is_real(s->acc) && one_in(d, 2))
+                draw_lift(&p->fuse.load, d, &p->fuse, s, &p->fuse.load_reads);
         draw_program(&p->fuse.store, d, &p->fuse, true, s->acc, &p->fuse.store_reads);
         if (!step_elements(c) && p->fuse.store_reads)
                 p->fuse.store.count = p->fuse.store.constants = 0; /* without positions there is nothing to read */

@@ -361,6 +361,10 @@ static const char *const laws[][3] = {
         {"softmax(flip(x, 0), 1, mask=flip(m, 0))", "flip(softmax(x, 1, mask=m), 0)", "x=13,203:bf16 m=13,203:bool"},
         {"softmax(flip(x, 0), 1, mask=flip(m, 0))", "flip(softmax(x, 1, mask=m), 0)", "x=14,301:f64 m=14,301:bool"},
         {"var(x[:, :1], 1, correction=0)", "zeros_like(x[:, 0])", "x=33,40"},
+        /* A fold of distances from a centre, which is itself a fold: subtraction is monotonic. */
+        {"max(x - min(x, 1, keepdim=True), 1)", "max(x, 1) - min(x, 1)", "x=33,40"},
+        {"max(x - sum(x, 1, keepdim=True), 1)", "max(x, 1) - sum(x, 1)", "x=5,4:f64"},
+        {"min(x - sum(x, 0, keepdim=True), 0)", "min(x, 0) - sum(x, 0)", "x=40,33"},
 };
 
 static void check_law(const char *const law[3])
@@ -454,6 +458,33 @@ static void check_chains(size_t every)
                 }
 }
 
+/* Long lines, one and three of them: threads share a line, and totals of its parts are combined. A
+ * last step, of every fold, rounds to the type of the results: halves have means in a wider one. */
+static void check_long(size_t every)
+{
+        static const int64_t lengths[] = {1000, 4096, 65536, 65537, 131072, 196608, 400003};
+        static const char *const expressions[] = {
+                "var(x, 1)",
+                "mean(x, 1)",
+                "std(x, 1), norm(x, axis=1), norm(x, inf, 1), logsumexp(x, 1)",
+                "argmax(x, 1), nansum(x, 1), nanmean(x, 1), norm(x, 1, 1)",
+        };
+        static const char *const dtypes[] = {"f32", "f64", "f16", "bf16"};
+        enum { LENGTHS = sizeof lengths / sizeof *lengths };
+        for (size_t k = 0; k < 4 * 4 * 2 * LENGTHS; k += every) {
+                char line[64];
+                tool_shapes shapes;
+                outputs out;
+                snprintf(line, sizeof line, "x=%d,%lld:%s", k / LENGTHS % 2 ? 3 : 1,
+                         (long long)lengths[k % LENGTHS], dtypes[k / LENGTHS / 2 % 4]);
+                tool_read_shapes(line, &shapes);
+                fill_tensor(&shapes.tensor[0], k / LENGTHS / 8 == 3 ? 's' : 'n');
+                if (run_everywhere(expressions[k / LENGTHS / 8], &shapes, line, &out))
+                        release(&out);
+                free(shapes.tensor[0].data);
+        }
+}
+
 /* exp and its like of every half there is, and of as many f32 and f64 of all magnitudes: the same bits everywhere. */
 static void check_functions(void)
 {
@@ -512,6 +543,7 @@ int main(int argc, char **argv)
         test_formulas(every);
         check_functions();
         check_chains(argc > 3 ? (size_t)atol(argv[3]) : 1);
+        check_long(5 * laws_every);
         for (size_t i = 0; i < sizeof laws / sizeof *laws; i += laws_every)
                 check_law(laws[i]);
         if (laws_every == 1) {

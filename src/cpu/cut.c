@@ -30,6 +30,8 @@
 #define COLUMNS_PANEL 8192
 /* Lines of columns that are walked together where they share an operand. */
 #define TOGETHER 8
+/* Short rows that kernels fold without a panel are taken this many bytes at a time. */
+#define DIRECT_BYTES (64 << 10)
 /* Packed short sequences are taken this many at a time: whole vectors, whatever their length. */
 #define PACKED_LINES 64
 
@@ -170,6 +172,12 @@ static int64_t lines_together(const sf_panels *p)
         /* Sums of products use no panel, which would have to stay in a cache. */
         if (!p->straight && p->shape == SF_PANEL_ROWS && m->products && (p->members == 1 || (p->members == 2 && m->pair == 1)))
                 return sf_larger(p->lines, 4 * SF_CPU_GROUP);
+        bool direct = p->whole && p->shape == SF_PANEL_ROWS;
+        for (int32_t i = 0; direct && i < p->members; i++)
+                direct = sf_panel_direct(&p->member[i]);
+        if (direct && !p->straight)
+                return sf_larger(p->lines, DIRECT_BYTES / sf_panels_read(p) / p->n /
+                                                   SF_CPU_FOLD_GROUP * SF_CPU_FOLD_GROUP);
         if (!p->straight || p->shape == SF_PANEL_COLUMNS)
                 return p->lines;
         if (m->gathers)

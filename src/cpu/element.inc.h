@@ -29,6 +29,10 @@ SF_INLINE N(vec) N(load)(const char *p)
         return v_f32_from_bf16(p);
 #elif K_CONVERT == K_WIDE
         return v_f64_from_f32(p);
+#elif K_CONVERT == K_FROM_HALF
+        return v_f64_from_f16(p);
+#elif K_CONVERT == K_FROM_BRAIN
+        return v_f64_from_bf16(p);
 #elif K_CONVERT == K_TRUTH
         return (N(vec))(*(const N(vec_at) *)p != 0) & 1;
 #elif K_SIZE == 8
@@ -95,7 +99,7 @@ SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bo
 /* v where the mask is on, elsewhere none. */
 SF_INLINE N(vec) N(masked)(v_mask m, N(vec) v, N(vec) none)
 {
-#if K_CONVERT >= K_FROM_UNSIGNED && defined(V_WIDEN_APART)
+#if K_CONVERT >= K_FROM_UNSIGNED && !K_REAL && defined(V_WIDEN_APART)
         V_WIDEN_APART(v);
 #endif
         return K_CAT(v_blend_, K_LANE)(m, v, none);
@@ -224,6 +228,23 @@ SF_INLINE void N(store_unit)(char *y, N(vec) v, int unit)
                 N(store)(y, v);
         else
                 N(store_part)(y, v, 0, unit);
+}
+
+/* Results of a fold, as elements or, if `wide`, as lanes; bytes of one. */
+SF_INLINE void N(store_results)(char *y, N(vec) v, int count, bool wide)
+{
+#if K_OUT != K_LANE_BYTES
+        if (wide) {
+                memcpy(y, &v, (size_t)(count * K_LANE_BYTES));
+                return;
+        }
+#endif
+        (void)wide;
+        N(store_unit)(y, v, count);
+}
+SF_INLINE int64_t N(result_bytes)(bool wide)
+{
+        return wide ? K_LANE_BYTES : K_OUT;
 }
 
 /* Lane l gets the value of lane from + l % inner. */
@@ -366,7 +387,7 @@ SF_INLINE N(vec) N(before_of)(const N(tables) *t, N(vec) before)
 
 #include "cpu/writer.inc.h"
 
-#if K_CONVERT >= K_FROM_UNSIGNED
+#if K_CONVERT >= K_FROM_UNSIGNED && !K_REAL
 #if K_CONVERT == K_NONZERO
 /* A vector of elements as bytes: 1 for each element in which one of the `asked` bits is set. */
 SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)

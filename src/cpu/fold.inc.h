@@ -17,18 +17,20 @@
 /* Stores the total of row `at`, which is in every position of a vector. */
 static V_APART void O(fold_end)(const sf_rows *j, int64_t at, O(val) total)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         char *y = j->y + at * j->y_row;
         if (j->carry)
                 O(add_carry)(j->carry + at * j->carry_row, &total, 1);
         if (j->raw)
                 O(put)(y, O(settle)(total));
         else
-                N(store_part)(y, O(lower)(total, &none), 0, j->lanes->inner);
+                N(store_results)(y, O(lower)(total, &none), j->lanes->inner, j->wide);
 }
 
 #if defined(K_BY_HALVES) || (!defined(K_LEAN) && K_LANE_BYTES >= 4)
 #define K_SHORT_ROWS
+#endif
+#if K_LANE_BYTES >= 4
 #include "cpu/fold_halves.inc.h"
 #endif
 
@@ -85,7 +87,7 @@ static V_APART O(val) O(fold_rest)(const sf_rows *j, const char *x, const uint8_
 {
         enum { LEVELS = 4 }; /* log2(SF_CPU_NARROW_TILE) + 1 */
         const N(tables) tables = N(tables_of)(j->lanes), *t = &tables;
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const bool reverse = j->lanes->reverse;
         const int unit = j->lanes->unit;
         const int64_t step = reverse ? -unit : unit;
@@ -132,7 +134,7 @@ SF_INLINE bool O(tiles_are_plain)(const sf_rows *j, const char *x, const uint8_t
 SF_INLINE void O(fold_by_vectors)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit, group = j->slots ? j->slots : SF_CPU_GROUP;
         const int64_t size = SF_CPU_NARROW_TILE * unit, step = reverse ? -unit : unit, offset = reverse ? -(int64_t)(unit - inner) : 0;
@@ -217,7 +219,7 @@ static void O(fold_packed)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const v_raw take = v_raw_load(j->lanes->take.bytes);
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const int unit = j->lanes->unit, taken = j->lanes->groups * j->lanes->inner;
         const int64_t elements = j->rows * j->n * j->lanes->inner;
         const int64_t offset = j->lanes->reverse ? -(j->n - 1) * j->lanes->inner : 0;

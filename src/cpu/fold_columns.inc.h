@@ -44,6 +44,25 @@ SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uin
                 return v[0];
         }
 #endif
+#ifdef K_SMALL
+        if (count == K_WIDTH && !m) {
+                N(vec) element[V_FOLD_ROWS];
+                V_UNROLL
+                for (int i = 0; i < V_FOLD_ROWS; i++) {
+                        __builtin_prefetch(x + i * j->x_step + j->ahead);
+                        element[i] = N(load)(x + i * j->x_step);
+                }
+                if (O(are_small)(element, V_FOLD_ROWS, element)) {
+                        V_UNROLL
+                        for (int size = 1; size < V_FOLD_ROWS; size *= 2) {
+                                V_UNROLL
+                                for (int i = 0; i < V_FOLD_ROWS; i += 2 * size)
+                                        element[i] += element[i + size];
+                        }
+                        return O(of_small)(element[0]);
+                }
+        }
+#endif
         if (count == K_WIDTH && !m) {
                 V_UNROLL
                 for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step) {
@@ -157,7 +176,7 @@ static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *no
 #endif
 
 /* Folds the tiles into the counters. */
-SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, int64_t tiles)
+SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, O(none) *none, int64_t tiles)
 {
         const char *x = j->x;
         const uint8_t *m = j->m;
@@ -172,6 +191,7 @@ SF_INLINE void O(fold_columns_tiles)(const sf_columns *j, const O(none) *none, i
                 const int closed = O(closed_by)(tile), place = O(in_place)(closed);
                 for (int64_t c = done; c < j->cols; c += K_WIDTH) {
                         const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                        O(centre_columns)(none, &j->lift, c, count);
                         O(val) v = O(fold_positions)(j, x + c * K_SIZE, m ? m + c : NULL, none, count, at);
                         for (int k = 0; k < closed; k++)
                                 v = O(combine)(O(get)(j->counters + k * j->counter_stride + c * K_EACH), v);
@@ -211,7 +231,7 @@ SF_INLINE O(val) O(fold_columns_end)(const sf_columns *j, const char *x, const u
 
 static void O(fold_columns)(const sf_columns *j)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const int64_t tiles = j->n / V_FOLD_ROWS, over = j->n % V_FOLD_ROWS;
         O(fold_columns_tiles)(j, &none, tiles);
         if (j->resume)
@@ -220,14 +240,17 @@ static void O(fold_columns)(const sf_columns *j)
         const uint8_t *m = j->m ? j->m + tiles * V_FOLD_ROWS * j->m_step : NULL;
         const uint64_t before = (uint64_t)(j->start / V_FOLD_ROWS + tiles);
         N(writer) writer;
-        N(writer_start)(&writer, j->y, j->stream, false);
+        N(writer_start)(&writer, j->y, j->stream && !j->wide, false);
         int64_t c = 0;
         for (; c < j->cols; c += K_WIDTH) {
                 const int count = j->cols - c < K_WIDTH ? (int)(j->cols - c) : K_WIDTH;
+                O(centre_columns)(&none, &j->lift, c, count);
                 const O(val) total = O(fold_columns_end)(j, x, m, &none, over, before, c, count);
                 const N(vec) result = O(lower)(total, &none);
                 if (j->raw) {
                         O(put)(j->y + c * K_EACH, O(settle)(total));
+                } else if (j->wide) {
+                        N(store_results)(j->y + c * K_LANE_BYTES, result, count, true);
                 } else if (count == K_WIDTH) {
                         N(write)(&writer, j->y + c * K_OUT, &result, 1);
                 } else {
@@ -236,7 +259,7 @@ static void O(fold_columns)(const sf_columns *j)
                         N(store_part)(j->y + c * K_OUT, result, 0, count);
                 }
         }
-        if (j->raw)
+        if (j->raw || j->wide)
                 return;
         N(write_end)(&writer, j->y + c * K_OUT);
         if (j->stream)

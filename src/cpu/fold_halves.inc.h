@@ -41,22 +41,60 @@ SF_INLINE void O(halve_all)(O(val) *v, const int count, int level)
         }
 }
 
+#ifdef K_SMALL
+/* The same for `count` vectors of elements whose exponentials are plain numbers; else false. */
+SF_INLINE bool O(halve_small)(const N(vec) *x, const int count, O(val) *total)
+{
+        N(vec) v[SF_CPU_TILE_VECTORS];
+        if (!O(are_small)(x, count, v))
+                return false;
+        V_UNROLL
+        for (int size = count / 2, level = 0; size > 0; size /= 2, level++) {
+                V_UNROLL
+                for (int i = 0; i < size; i++)
+                        v[i] = N(paired)(v[2 * i], v[2 * i + 1], level, false) + N(paired)(v[2 * i], v[2 * i + 1], level, true);
+        }
+        *total = O(of_small)(v[0]);
+        return true;
+}
+#endif
+
+#ifdef K_SHORT_ROWS
 /* ------------------------------------------------------------------------------------------------
  * Short rows, many at once
  * ---------------------------------------------------------------------------------------------- */
 
 /* The totals of up to a vector of each of `many` rows; they have `left` more elements. */
-SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t left, const O(none) *none,
+SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, const N(vec) *centre, int many, int64_t left, O(none) *none,
                                 int64_t ahead)
 {
         const O(val) beyond = O(neutral)(none);
         const v_mask on = v_mask_below(left < K_WIDTH ? (int)left : K_WIDTH, K_LANE_BYTES);
         O(val) v[K_WIDTH];
+        if (many == K_WIDTH && left >= K_WIDTH && !m) {
+                N(vec) element[K_WIDTH];
+                V_UNROLL
+                for (int r = 0; r < K_WIDTH; r++) {
+                        __builtin_prefetch(x + r * j->x_row + ahead);
+                        element[r] = N(load)(x + r * j->x_row);
+                }
+                O(lift_all)(element, K_WIDTH, centre, none);
+#ifdef K_SMALL
+                if (O(halve_small)(element, K_WIDTH, v))
+                        return v[0];
+#endif
+                V_UNROLL
+                for (int r = 0; r < K_WIDTH; r++)
+                        v[r] = O(lift)(element[r], none);
+                O(halve_all)(v, K_WIDTH, 0);
+                return v[0];
+        }
         for (int r = 0; r < K_WIDTH; r++, x += j->x_row, m = m ? m + j->m_row : NULL) {
                 v[r] = beyond;
                 if (r >= many)
                         continue;
                 __builtin_prefetch(x + ahead);
+                O(centre_row)(none, &j->lift, centre + r);
                 if (left >= K_WIDTH)
                         v[r] = O(load)(x, m, none);
                 else
@@ -71,7 +109,7 @@ SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
  * Combined pair by pair, they become totals side by side. */
 SF_INLINE void O(fold_dense)(const sf_rows *j, const int lanes)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const char *x = j->x;
         for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
                 N(vec) v[K_WIDTH];
@@ -98,9 +136,13 @@ SF_INLINE int64_t O(dense_lanes)(const sf_rows *j)
 }
 #endif
 
+/* Short rows have fewer than 2^short_levels vectors: those of a tile. */
+enum { O(short_levels) = 4 };
+_Static_assert(1 << O(short_levels) == SF_CPU_TILE_VECTORS, "rows of whole tiles are not short");
+
 static V_APART void O(fold_short)(const sf_rows *j)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
 #ifdef K_TOTALS
         switch (O(dense_lanes)(j)) {
         case 1: O(fold_dense)(j, 1); return;
@@ -119,11 +161,13 @@ static V_APART void O(fold_short)(const sf_rows *j)
                 const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
                 const char *x = j->x + at * j->x_row;
                 const uint8_t *m = j->m ? j->m + at * j->m_row : NULL;
-                O(val) inside[K_LOG_WIDTH + 1], total = none.value;
+                O(val) inside[O(short_levels) + 1], total = none.value;
+                N(vec) centre[K_WIDTH];
+                O(centres_of)(&j->lift, at, many, centre);
                 uint64_t vectors = 0;
                 for (int64_t i = 0; i < j->n; i += K_WIDTH, vectors++) {
                         const int closed = sf_order_closed(vectors);
-                        total = O(fold_across)(j, x + i * K_SIZE, m ? m + i : NULL, many, j->n - i, &none, ahead);
+                        total = O(fold_across)(j, x + i * K_SIZE, m ? m + i : NULL, centre, many, j->n - i, &none, ahead);
                         for (int k = 0; k < closed; k++)
                                 total = O(combine)(inside[k], total);
                         inside[closed] = total;
@@ -132,17 +176,19 @@ static V_APART void O(fold_short)(const sf_rows *j)
                         total = O(combine)(inside[__builtin_ctzll(bits)], total);
                 if (j->carry)
                         O(add_carry)(j->carry, &total, 1);
-                N(store_unit)(j->y + at * K_OUT, O(lower)(total, &none), many);
+                N(store_results)(j->y + at * N(result_bytes)(j->wide), O(lower)(total, &none), many, j->wide);
         }
 }
 
-/* Are rows whole and shorter than K_WIDTH vectors, are there enough, and are their totals
+/* Are rows whole and short, are there enough, and are their totals
  * contiguous? */
 SF_INLINE bool O(is_short)(const sf_rows *j)
 {
-        return j->n < K_WIDTH * K_WIDTH && 2 * j->rows >= K_WIDTH && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->lanes->reverse && !j->start &&
-               !j->resume && !(j->carry && j->carry_row) && !j->raw && j->y_row == K_OUT;
+        return j->n < K_WIDTH << O(short_levels) && 2 * j->rows >= K_WIDTH && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->lanes->reverse && !j->start &&
+               !j->resume && !(j->carry && j->carry_row) && !j->raw && j->y_row == N(result_bytes)(j->wide);
 }
+
+#endif
 
 /* ------------------------------------------------------------------------------------------------
  * Long rows, several side by side
@@ -164,22 +210,35 @@ enum { O(turn) = 4, O(turn_levels) = 2, O(turns) = SF_CPU_TILE_VECTORS / O(turn)
 /* Folds the vectors of one turn, from x on, pair by pair to one. */
 SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead)
 {
+        N(vec) element[O(turn)];
         O(val) v[O(turn)];
         V_UNROLL
         for (int i = 0; i < O(turn); i++) {
                 __builtin_prefetch(x + i * K_WIDTH * K_SIZE + ahead);
-                v[i] = O(load)(x + i * K_WIDTH * K_SIZE, m ? m + i * K_WIDTH : NULL, none);
+                element[i] = N(load)(x + i * K_WIDTH * K_SIZE);
         }
+        O(lift_all)(element, O(turn), NULL, none);
+        if (m) {
+                V_UNROLL
+                for (int i = 0; i < O(turn); i++)
+                        element[i] = N(masked)(N(mask)(m + i * K_WIDTH), element[i], none->element);
+        }
+#ifdef K_SMALL
+        if (O(halve_small)(element, O(turn), v))
+                return v[0];
+#endif
+        V_UNROLL
+        for (int i = 0; i < O(turn); i++)
+                v[i] = O(lift)(element[i], none);
         O(halve_all)(v, O(turn), 0);
         return v[0];
 }
 
 /* The same if the turn has only elements low .. high - 1; the others are replaced by a value that
  * changes nothing. */
-static V_APART O(val) O(fold_ragged)(const sf_rows *j, const char *x, const uint8_t *m, int64_t low, int64_t high)
+static V_APART O(val) O(fold_ragged)(const char *x, const uint8_t *m, const O(none) *none, int64_t low, int64_t high)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
-        const O(val) beyond = O(neutral)(&none);
+        const O(val) beyond = O(neutral)(none);
         O(val) v[O(turn)];
         for (int i = 0; i < O(turn); i++, low -= K_WIDTH, high -= K_WIDTH) {
                 const int first = low > 0 ? (int)low : 0, end = high < K_WIDTH ? (int)high : K_WIDTH;
@@ -187,7 +246,7 @@ static V_APART O(val) O(fold_ragged)(const sf_rows *j, const char *x, const uint
                 if (first >= end)
                         continue;
                 const int64_t at = i * K_WIDTH + first;
-                v[i] = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, &none, first, end - first);
+                v[i] = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, none, first, end - first);
                 v[i] = O(blend)(v_mask_below(end, K_LANE_BYTES), v[i], beyond);
                 v[i] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[i]);
         }
@@ -222,21 +281,24 @@ SF_INLINE void O(halve_rows)(O(val) part[][O(turns)], int many, O(val) *v)
                 v[i] = O(in_order)(v[i], FIRST + K_LOG_WIDTH);
 }
 
-/* Folds a tile of each of `many` rows, whose lowest address is x, to vectors of their totals. Only
- * elements low .. high - 1 exist. */
-static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int many, int64_t low, int64_t high,
+/* Folds a tile of each of `many` rows, from row `row` on, whose lowest address is x, to vectors of
+ * their totals. Only elements low .. high - 1 exist. */
+static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int64_t row, int many, int64_t low, int64_t high,
                                  int64_t ahead, O(val) *v)
 {
         enum { SIZE = O(turn) * K_WIDTH };
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         O(val) part[SF_CPU_FOLD_GROUP][O(turns)];
+        N(vec) centre[SF_CPU_FOLD_GROUP];
+        O(centres_of)(&j->lift, row, many, centre);
         for (int i = 0; i < O(turns); i++) {
                 const int64_t from = i * SIZE, begin = low > from ? low - from : 0, end = high < from + SIZE ? high - from : SIZE;
                 for (int r = 0; r < many; r++) {
                         const char *at = x + r * j->x_row + from * K_SIZE;
                         const uint8_t *mask = m ? m + r * j->m_row + from : NULL;
+                        O(centre_row)(&none, &j->lift, centre + r);
                         if (begin || end < SIZE)
-                                part[r][i] = O(fold_ragged)(j, at, mask, begin, end);
+                                part[r][i] = O(fold_ragged)(at, mask, &none, begin, end);
                         else if (m)
                                 part[r][i] = O(fold_turn)(at, mask, &none, ahead);
                         else
@@ -283,7 +345,7 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
                  * where it is resumed. */
                 const int64_t on = j->resume ? j->ahead : many * j->x_row - (all - 1) * step * K_SIZE;
                 for (uint64_t tile = first; tile < last; tile++, x += step * K_SIZE, m = m ? m + step : NULL) {
-                        O(fold_tile)(j, x, m, many, 0, size, tile + 1 < first + (uint64_t)all ? j->ahead : on, v);
+                        O(fold_tile)(j, x, m, done, many, 0, size, tile + 1 < first + (uint64_t)all ? j->ahead : on, v);
                         const int closed = sf_order_closed(tile);
                         for (int i = 0; i < vectors; i++) {
                                 for (int k = 0; k < closed; k++)
@@ -301,7 +363,7 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
                 }
                 bool any = left > 0;
                 if (left)
-                        O(fold_tile)(j, x, m, many, reverse ? size - left : 0, reverse ? size : left, on, v);
+                        O(fold_tile)(j, x, m, done, many, reverse ? size - left : 0, reverse ? size : left, on, v);
                 for (uint64_t bits = last; bits; bits &= bits - 1, any = true)
                         for (int i = 0; i < vectors; i++) {
                                 const O(val) more = entry[__builtin_ctzll(bits)][i];

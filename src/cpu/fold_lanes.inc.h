@@ -41,7 +41,7 @@ SF_INLINE K_INTEGERS O(each_number)(int64_t number)
 SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const bool whole, const char *x, int64_t step, int64_t vectors, int64_t number,
                                 O(ramp) lanes, O(val) *total)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const int unit = whole ? K_WIDTH : j->lanes->unit;
         const bool backwards = (j->numbers.step < 0) != (j->identity.index < 0);
         int64_t each = j->numbers.step * (unit / j->lanes->inner), ahead = sf_rows_ahead(j, vectors * unit * K_SIZE, rows), first = 0, i = 0;
@@ -108,7 +108,7 @@ static V_APART void O(lanes_of_one)(const sf_rows *j, const char *x, int64_t ste
 static V_APART O(val) O(lanes_of_masked)(const sf_rows *j, const char *x, const uint8_t *m, int64_t step, int64_t vectors, int64_t number,
                                          const O(ramp) *lanes)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const int unit = j->lanes->unit;
         const int64_t each = j->numbers.step * (unit / j->lanes->inner);
         K_INTEGERS at = *lanes + (K_LANE_INTEGER)number;
@@ -124,7 +124,7 @@ SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const u
 {
         const int64_t number = j->numbers.at + at * j->numbers.row;
         if (!vectors)
-                totals[0] = O(none_of)(j->identity, j->turn, j->beside).value;
+                totals[0] = O(none_with)(j->identity, j->turn, j->beside, &j->lift).value;
         else if (m)
                 totals[0] = O(lanes_of_masked)(j, x, m, step, vectors, number, lanes);
 #ifndef V_LEAN
@@ -163,7 +163,7 @@ SF_INLINE O(val) O(load_rest)(const sf_rows *j, int64_t at, int64_t vectors, con
 SF_INLINE void O(fold_lanes_of)(const sf_rows *j, const int rows, const int apart, const int unit, const char *x, const uint8_t *m,
                                 int64_t step, int64_t vectors, O(val) *total)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const int64_t ahead = sf_rows_ahead(j, vectors * unit * K_SIZE, rows);
         O(val) v[SF_CPU_GROUP][K_APART];
         V_UNROLL
@@ -240,7 +240,7 @@ SF_INLINE int O(fold_lanes)(const sf_rows *j, int64_t at, const char *x, const u
 /* Folds rows of `bytes` bytes of elements, upwards in memory, in whole vectors. */
 SF_INLINE void O(fold_totals_of)(const sf_rows *j, const int rows, const char *x, int64_t bytes, O(val) *total)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const int64_t ahead = sf_rows_ahead(j, bytes, rows);
         O(val) v[SF_CPU_GROUP];
         V_UNROLL
@@ -286,7 +286,7 @@ static V_APART int O(fold_totals)(const sf_rows *j, int64_t at, const char *x, O
  */
 static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint8_t *m)
 {
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const int inner = j->lanes->inner, unit = j->lanes->unit, together = inner & -inner;
         const int period = inner / together; /* K_WIDTH is a power of two and larger than inner */
         const int64_t elements = j->n * inner, size = (int64_t)period * K_WIDTH;
@@ -315,10 +315,27 @@ static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint
         return total;
 }
 
+#if K_LANE_BYTES >= 4
+/* Are the results of rows contiguous, and nothing but them is wanted? Then the lanes of K_WIDTH rows
+ * are combined by halves, and stored at once. */
+SF_INLINE bool O(ends_together)(const sf_rows *j)
+{
+        return j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->start && !j->resume && !j->raw && !j->carry &&
+               j->y_row == N(result_bytes)(j->wide);
+}
+static V_APART void O(end_rows)(const sf_rows *j, O(val) *total, int64_t first, int many, const O(none) *none)
+{
+        for (int r = many; r < K_WIDTH; r++)
+                total[r] = none->value;
+        O(halve_all)(total, K_WIDTH, 0);
+        N(store_results)(j->y + first * N(result_bytes)(j->wide), O(lower)(total[0], none), many, j->wide);
+}
+#endif
+
 SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
 {
         const N(tables) t = N(tables_of)(j->lanes);
-        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        const O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         const O(ramp) lanes = O(lane_numbers)(j);
         const bool reverse = j->lanes->reverse;
         const int inner = j->lanes->inner, unit = j->lanes->unit;
@@ -332,6 +349,11 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
         const int over = periodic || adds ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
         const int64_t lowest = reverse ? -(j->n - 1) * inner : 0;
         const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;
+#if K_LANE_BYTES >= 4
+        const bool together = O(ends_together)(j);
+        O(val) ends[K_WIDTH];
+        int kept = 0;
+#endif
         for (int64_t done = 0; done < j->rows;) {
                 const char *x = j->x + done * j->x_row + begin * K_SIZE;
                 const uint8_t *m = j->m ? j->m + done * j->m_row + begin : NULL;
@@ -360,6 +382,16 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
                                 v = reverse ? O(blend)(low, none.value, v) : O(blend)(low, v, none.value);
                                 total = O(combine)(total, v);
                         }
+#if K_LANE_BYTES >= 4
+                        if (together) {
+                                ends[kept++] = total;
+                                if (kept == K_WIDTH || at + 1 == j->rows) {
+                                        O(end_rows)(j, ends, at + 1 - kept, kept, &none);
+                                        kept = 0;
+                                }
+                                continue;
+                        }
+#endif
                         total = O(last)(O(lane_scan)(total, &t, 0), &t);
                         if (before)
                                 total = O(combine)(O(get)(counter + sf_order_log2(before) * K_ENTRY), total);

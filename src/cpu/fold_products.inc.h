@@ -10,20 +10,6 @@
  * elements that do not fill a tile, or with none.
  */
 
-/* One element in every lane. */
-SF_INLINE N(vec) O(factor)(const char *p)
-{
-        sf_value one;
-#if K_CONVERT == K_WIDE
-        float narrow;
-        memcpy(&narrow, p, K_SIZE);
-        one.K_VALUE = narrow;
-#else
-        memcpy(&one.K_VALUE, p, K_SIZE);
-#endif
-        return N(broadcast)(one);
-}
-
 /* Folds a turn of a row to one vector; fold_turn says why rows take turns. For differences, the
  * second total is their sum. Neighbours are brought together before they are squared, so that this
  * is done only once. */

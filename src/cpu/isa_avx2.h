@@ -93,6 +93,14 @@ SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
 {
         _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)v));
 }
+SF_INLINE v_f64 v_f64_from_f16(const void *p)
+{
+        return (v_f64)_mm256_cvtps_pd(_mm_cvtph_ps(_mm_loadl_epi64(p)));
+}
+SF_INLINE v_f64 v_f64_from_bf16(const void *p)
+{
+        return (v_f64)_mm256_cvtps_pd((__m128)_mm_slli_epi32(_mm_cvtepu16_epi32(_mm_loadl_epi64(p)), 16));
+}
 
 /* Moves lanes first .. first + count - 1 of a vector, and no others, from or to p[0 .. count). */
 #define V_PARTS

@@ -191,6 +191,14 @@ SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
 {
         _mm256_storeu_ps(p, _mm512_cvtpd_ps((__m512d)v));
 }
+SF_INLINE v_f64 v_f64_from_f16(const void *p)
+{
+        return (v_f64)_mm512_cvtps_pd(_mm256_cvtph_ps(_mm_loadu_si128(p)));
+}
+SF_INLINE v_f64 v_f64_from_bf16(const void *p)
+{
+        return (v_f64)_mm512_cvtps_pd((__m256)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
 
 /* As in vector.h, but with bits for the choice of NaNs. (The CPU's own conversion flushes
  * subnormals to zero.) */

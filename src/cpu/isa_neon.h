@@ -63,6 +63,12 @@ SF_INLINE void v_f16_from_f32(void *p, v_f32 v)
         uint16x4_t h = vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v));
         memcpy(p, &h, sizeof h);
 }
+SF_INLINE v_f64 v_f64_from_f16(const void *p)
+{
+        uint16x4_t h = {0};
+        memcpy(&h, p, 4);
+        return (v_f64)vcvt_f64_f32(vget_low_f32(vcvt_f32_f16(vreinterpret_f16_u16(h))));
+}
 
 /* The sum of each 8 bytes. */
 #define V_TOTAL_BYTES

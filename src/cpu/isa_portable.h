@@ -55,6 +55,12 @@ V_LONG void v_f16_from_f32(void *p, v_f32 v)
                 h[i] = sf_f16_from(v[i]);
         memcpy(p, h, sizeof h);
 }
+V_LONG v_f64 v_f64_from_f16(const void *p)
+{
+        uint16_t h[2];
+        memcpy(h, p, sizeof h);
+        return (v_f64){sf_f32_from_f16(h[0]), sf_f32_from_f16(h[1])};
+}
 
 /* Measured, not derived: tiles that fill the registers without spilling. */
 #define V_SCAN_TILE 2

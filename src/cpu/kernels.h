@@ -57,6 +57,15 @@ typedef struct sf_numbers {
         int64_t at, row, step;
 } sf_numbers;
 
+/* What a fold makes of each element before it combines it. In this order: subtracts the centre of
+ * its line, replaces NaN by the identity, takes the magnitude, squares. Each is rounded. */
+typedef struct sf_prelude {
+        bool on; /* else nothing */
+        const char *centre; /* an element for each line; NULL: none. Columns': contiguous */
+        int64_t centre_row; /* bytes from one row's to the next */
+        bool skips, magnitude, square;
+} sf_prelude;
+
 typedef struct sf_rows {
         const char *x; /* the sequence's first element, of the first row */
         char *y;
@@ -73,6 +82,8 @@ typedef struct sf_rows {
          * values of one component. fold_rows writes a vector of values for each row, its total in
          * every position */
         bool raw;
+        bool wide; /* folds: results are written as lanes, not rounded to storage */
+        sf_prelude lift; /* only of kernels that say so */
         sf_value identity;
         uint64_t turn; /* as in sf_cpu_kernels */
         int64_t beside; /* if elements have two parts: bytes from x to the second one */
@@ -105,6 +116,8 @@ typedef struct sf_columns {
         bool resume;
         bool exclusive, stream;
         bool raw; /* folds: y is scratch and gets values, in whole vectors, not rounded */
+        bool wide;
+        sf_prelude lift;
         sf_value identity;
         uint64_t turn;
         int64_t beside;
@@ -178,6 +191,7 @@ typedef struct sf_cpu_kernels {
         uint64_t turn; /* bits to invert between elements and values: makes min a max */
         bool free;     /* any grouping gives the same bits: carries may be combined into one */
         bool two;      /* elements have two parts */
+        bool lifts;    /* folds may be given a lift */
         int32_t (*fold_tile)(const sf_lanes *); /* vectors in fold_rows' tile */
         void (*scan_rows)(const sf_rows *);
         /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans

@@ -27,6 +27,7 @@
  *   K_LEAN           define it if one instance for all cases is enough
  *   K_FULL           define it besides K_LEAN if rows of full vectors are worth one more
  *   K_FOLDS          define it if there are no scans
+ *   K_LIFTS          define it if folds may be told to lift elements (sf_prelude)
  *
  * type.inc.h lists the type's parameters.
  */
@@ -219,6 +220,9 @@ static const sf_cpu_kernels O(kernels) = {
 #ifdef K_TWO
         .two = true,
 #endif
+#ifdef K_LIFTS
+        .lifts = true,
+#endif
         .fold_tile = L(fold_tile_vectors),
 #ifndef K_FOLDS
         .scan_rows = L(scan_rows),
@@ -275,6 +279,8 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_FULL
 #undef K_VANISHES
 #undef K_FOLDS
+#undef K_LIFTS
+#undef K_SMALL
 #undef K_PARTS
 #undef K_INTEGERS
 #undef K_ENTRY

@@ -11,15 +11,16 @@
 #else
 #define K_COMBINE(a, b) ((a) + (b))
 #define K_COMMUTES
-#if K_CONVERT == K_NONZERO
+#if K_CONVERT >= K_NONZERO
 #define K_FOLDS
 #endif
-#if K_OUT > K_STORAGE_BYTES
+#if K_OUT > K_STORAGE_BYTES && !K_REAL
 #define K_TOTALS
 #else
 #define K_WHOLE
 #endif
 #if K_REAL
+#define K_LIFTS
 #define K_ORDERED
 #define K_NEUTRAL (-N(broadcast)((sf_value){.u64 = 0})) /* adding +0.0 would turn -0.0 into +0.0 */
 #endif
@@ -56,6 +57,9 @@
 #define K_COMBINE(a, b) K_CAT(v_larger_, K_LANE)(a, b)
 #define K_COMMUTES
 #define K_AGAIN
+#if K_REAL
+#define K_LIFTS
+#endif
 #endif
 #include "cpu/kernels.inc.h"
 
@@ -68,6 +72,9 @@
 #define K_LIKE K_CAT(max_, K_LANE)
 #else
 #define K_LIKE K_CAT(max_, K_NAME)
+#endif
+#if K_REAL
+#define K_LIFTS
 #endif
 #endif
 #include "cpu/kernels.inc.h"
@@ -92,9 +99,12 @@
 
 #define K_OP logsumexp
 #define K_LEAN
-#if !K_REAL || K_CONVERT != K_SAME
+#if !K_REAL || K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
 #define K_ABSENT
 #else
+#if K_CONVERT != K_SAME
+#define K_FOLDS
+#endif
 #define K_VALUES "cpu/value_exponentials.inc.h"
 #define K_ORDERED
 #define K_COMMUTES

@@ -6,15 +6,22 @@
  */
 #define K_LEAN
 #define K_TWO
-#if K_CONVERT != K_SAME || K_LANE_BYTES < 4
+#if (K_CONVERT != K_SAME && K_CONVERT != K_HALF && K_CONVERT != K_BRAIN) || K_LANE_BYTES < 4
 #define K_ABSENT
 #else
+#if K_CONVERT != K_SAME
+#define K_FOLDS
+#endif
 #define K_VALUES "cpu/value_index.inc.h"
 #if defined(K_OWN) && !K_SIGNED
 #define K_COMMUTES
 #define K_AGAIN
 #else
+#if K_SIGNED
 #define K_LIKE K_CAT(argmax_, K_LANE)
+#else
+#define K_LIKE K_CAT(argmax_, K_NAME)
+#endif
 #endif
 #endif
 #undef K_OWN

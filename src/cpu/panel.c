@@ -121,6 +121,18 @@ static place place_of(const sf_walker *w, const sf_block *b)
         return at;
 }
 
+/* What the kernel makes of a block's elements. */
+static sf_prelude lift_of(const sf_block *b)
+{
+        const struct sf_piece_in *centre = b->m->centre < 0 ? NULL : &b->piece->in[b->m->centre];
+        sf_prelude lift = b->m->lift;
+        if (centre) {
+                lift.centre = centre->at + b->line * centre->line;
+                lift.centre_row = centre->line;
+        }
+        return lift;
+}
+
 /* Does another call resume after this block? Whole blocks of a shared scan always say so: then the
  * worker waits for streamed stores only once, at its end. */
 static bool resumes(const sf_panels *p, const sf_block *b)
@@ -140,7 +152,7 @@ sf_rows sf_panel_rows(const sf_walker *w, const sf_block *b, int64_t rows)
                          .resume = resumes(w->p, b),
                          .exclusive = m->step->exclusive && !fold,
                          .stream = m->streams && !fold,
-                         .raw = b->piece->totals,
+                         .raw = b->piece->totals, .wide = m->wide, .lift = lift_of(b),
                          .identity = m->identity, .turn = m->turn,
                          .beside = m->apart, .numbers = sf_panel_numbers(w->p, b),
                          .ahead = m->reads ? b->piece->ahead : 0,
@@ -163,7 +175,7 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .resume = resumes(w->p, b),
                             .exclusive = m->step->exclusive && !fold,
                             .stream = streams && !b->piece->totals,
-                            .raw = b->piece->totals,
+                            .raw = b->piece->totals, .wide = m->wide, .lift = lift_of(b),
                             .identity = m->identity, .turn = m->turn,
                             .beside = m->apart, .numbers = sf_panel_numbers(w->p, b),
                             .ahead = m->reads ? b->piece->ahead : 0,

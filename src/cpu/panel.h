@@ -60,6 +60,10 @@ typedef struct sf_panel_member {
         /* a scan whose results go around the cache from another panel, laid out as memory is */
         bool gathers;
         bool through;  /* map: the load program writes the output itself */
+        bool wide; /* a fold that reads memory: its kernel writes lanes, not rounded to storage */
+        /* a fold whose kernel reads memory, and lifts its elements; centre: the operand, or -1 */
+        sf_prelude lift;
+        int32_t centre;
         /* for a sum of products of operands factor[0] and factor[1]: kernels that read whole tiles
          * of both from memory; else NULL */
         const sf_cpu_products *products;
@@ -355,6 +359,11 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b);
 static inline bool sf_panel_in_columns(const sf_panels *p)
 {
         return p->shape == SF_PANEL_COLUMNS;
+}
+/* Is it a fold whose kernel needs no panel? */
+static inline bool sf_panel_direct(const sf_panel_member *m)
+{
+        return m->step->fold && m->reads && (m->masks || !m->step->m);
 }
 /* Is only the total wanted? */
 static inline bool sf_panel_folds(const sf_block *b)

@@ -43,7 +43,8 @@ size_t sf_panel_scratch(sf_panels *p)
         }
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
-                const bool panel = !p->straight && !m->through;
+                const bool direct = p->shape != SF_PANEL_MAP && !p->cut && sf_panel_direct(m);
+                const bool panel = !p->straight && !m->through && !direct;
                 m->panel = grow(&total, panel ? elements * m->size : 0);
                 if (p->shape == SF_PANEL_MAP)
                         continue;

@@ -6,6 +6,8 @@
 
 #include "core/value.h"
 
+#include <string.h>
+
 /* How many bytes to prefetch ahead: in each of several streams, in each stream if nothing is
  * written, and in a single stream. Measured. */
 #define AHEAD_OF_MANY 512
@@ -38,7 +40,8 @@ static bool member_straight(sf_panels *p, sf_panel_member *m)
         m->held = m->made = s->in;
         m->size = sf_dtypes[s->in].size;
         m->kernels = sf_cpu_find(p->isa, s->in, s->acc, s->op);
-        p->straight = m->kernels && sf_shape_straight(p, m, s);
+        p->straight = m->kernels && m->kernels->result_bytes == m->size &&
+                      (s->fold || m->kernels->scan_rows) && sf_shape_straight(p, m, s);
         m->load.copied = 0;
         m->load.program = &f->load;
         m->store.program = &f->store;
@@ -203,47 +206,6 @@ static bool are_twins(sf_panel_member *m)
         return same;
 }
 
-/* Which memory can a kernel use itself: can it read, write and mask without a panel? */
-static void choose_directness(sf_panels *p, sf_panel_member *m)
-{
-        const sf_step *s = m->step;
-        const bool apart = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
-        const bool narrow = p->shape == SF_PANEL_NARROW;
-        m->reads = m->writes = m->masks = p->straight;
-        m->turn = m->kernels->turn;
-        if (p->straight || s->map) /* a map has no kernel */
-                return;
-        m->kernels = sf_cpu_find(p->isa, m->held, m->held, s->op);
-        if (!(apart || columns || narrow) || p->nseq > 1)
-                return;
-        /* From one position to the next, in elements, if the sequence is contiguous. */
-        const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
-        if (p->cut && sf_op_is(s->op, SF_INDEX)) {
-                m->reads = false; /* numbers are stored beside the elements */
-        } else if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
-                m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
-                           (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
-        } else if (m->load.copy || m->counted >= 0) {
-                const int32_t k = m->counted < 0 ? m->load.copied : m->counted;
-                const sf_dt dt = m->fuse->operand[k].dt;
-                const int64_t *stride = m->fuse->operand[k].stride;
-                const int64_t size = sf_dtypes[dt].size;
-                const sf_cpu_kernels *kernels = m->counted < 0 ? sf_cpu_find(p->isa, dt, m->held, s->op) : sf_cpu_counts(p->isa, size);
-                m->load.copied = k;
-                m->reads = kernels && kernels->result_bytes == m->size &&
-                           (apart || stride[p->col] == size) &&
-                           (columns || stride[p->seq] == step * size);
-                m->kernels = m->reads ? kernels : m->kernels;
-        }
-        m->turn = m->reads && m->counted >= 0 ? asked_of(m->fuse->operand[m->counted].dt) : m->kernels->turn;
-        if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made && !s->fold)
-                m->writes = (apart || s->dims[p->col].y == m->size) &&
-                            (columns || s->dims[p->seq].y == step * m->size);
-        if (s->m)
-                m->masks = (apart || s->dims[p->col].m == 1) &&
-                           (columns || s->dims[p->seq].m == step);
-}
-
 /* Is a value of a program an operand, as it is in memory or widened to dt? */
 static bool is_operand(const sf_fuse *f, const sf_program *p, int32_t value, sf_dt dt, int32_t *operand)
 {
@@ -258,9 +220,110 @@ static bool is_operand(const sf_fuse *f, const sf_program *p, int32_t value, sf_
 static bool is_made_of(const sf_fuse *f, const sf_program *p, int32_t value, sf_code code, sf_dt dt, int32_t *factor)
 {
         const sf_instruction *at = &p->code[value];
-        const bool square = code == SF_CODE_MUL && at->code == SF_CODE_SQUARE;
-        return (at->code == code || square) && at->dt == dt && is_operand(f, p, at->arg[0], dt, &factor[0]) &&
-               is_operand(f, p, at->arg[square ? 0 : 1], dt, &factor[1]);
+        return at->code == code && at->dt == dt && is_operand(f, p, at->arg[0], dt, &factor[0]) &&
+               is_operand(f, p, at->arg[1], dt, &factor[1]);
+}
+
+/* Is a program's value the operand *k, or that of which NaN is replaced by the identity? */
+static bool is_element(sf_panel_member *m, const sf_program *p, int32_t value, int32_t *k)
+{
+        const sf_instruction *at = &p->code[value], *test = &p->code[at->arg[0]];
+        const sf_instruction *none = &p->code[at->arg[2]];
+        int32_t tested;
+        if (at->code != SF_CODE_WHERE)
+                return is_operand(m->fuse, p, value, m->held, k);
+        if (at->dt != m->held || test->code != SF_CODE_EQ || test->arg[0] != test->arg[1] ||
+            none->code != SF_CODE_CONSTANT || none->dt != m->held)
+                return false;
+        const sf_value v = p->constant[none->slot], id = m->step->identity;
+        m->lift.skips = m->held == SF_DT_F32 ? !memcmp(&v.f32, &id.f32, sizeof v.f32)
+                                             : !memcmp(&v.f64, &id.f64, sizeof v.f64);
+        const sf_dt dt = (sf_dt)p->code[test->arg[0]].dt;
+        return m->lift.skips && is_operand(m->fuse, p, test->arg[0], dt, &tested) &&
+               is_operand(m->fuse, p, at->arg[1], m->held, k) && tested == *k;
+}
+
+/* Is this a fold of a real operand less a centre for each line, its magnitude or its square? Then
+ * kernels lift it. Returns the operand, or -1. */
+static int32_t lifted_by(const sf_panels *p, sf_panel_member *m)
+{
+        const sf_program *load = &m->fuse->load;
+        const sf_instruction *at = load->count ? &load->code[load->count - 1] : NULL;
+        int32_t factor[2], k;
+        if (!at || p->cut || !m->step->fold || !m->kernels->lifts || m->step->acc != m->held ||
+            at->dt != m->held)
+                return -1;
+        int32_t value = load->count - 1;
+        m->lift.on = true;
+        m->lift.magnitude = at->code == SF_CODE_ABS;
+        m->lift.square = at->code == SF_CODE_SQUARE;
+        value = m->lift.magnitude || m->lift.square ? at->arg[0] : value;
+        if (is_element(m, load, value, &k))
+                return k;
+        /* rows of free operations are folded by lanes, several at once: they have no centres */
+        const bool rows = p->shape == SF_PANEL_ROWS;
+        if (p->shape == SF_PANEL_NARROW || (rows && m->kernels->free) ||
+            !is_made_of(m->fuse, load, value, SF_CODE_SUB, m->held, factor))
+                return -1;
+        /* the centre: one for each line, of the elements' type */
+        const sf_operand *x = &m->fuse->operand[factor[0]], *centre = &m->fuse->operand[factor[1]];
+        const bool beside = rows || centre->stride[p->col] == sf_dtypes[x->dt].size;
+        m->centre = factor[1];
+        return !centre->stride[p->seq] && centre->dt == x->dt && beside ? factor[0] : -1;
+}
+
+/* Which memory can a kernel use itself: can it read, write and mask without a panel? */
+static void choose_directness(sf_panels *p, sf_panel_member *m)
+{
+        const sf_step *s = m->step;
+        const bool apart = p->shape == SF_PANEL_ROWS, columns = p->shape == SF_PANEL_COLUMNS;
+        const bool narrow = p->shape == SF_PANEL_NARROW;
+        m->reads = m->writes = m->masks = p->straight;
+        m->wide = false;
+        m->lift = (sf_prelude){.on = false};
+        m->centre = -1;
+        m->turn = m->kernels->turn;
+        if (p->straight || s->map) /* a map has no kernel */
+                return;
+        m->kernels = sf_cpu_find(p->isa, m->held, m->held, s->op);
+        if (!(apart || columns || narrow) || p->nseq > 1)
+                return;
+        /* From one position to the next, in elements, if the sequence is contiguous. */
+        const int64_t step = (narrow ? p->cols : 1) * (p->reverse ? -1 : 1);
+        if (p->cut && sf_op_is(s->op, SF_INDEX)) {
+                m->reads = false; /* numbers are stored beside the elements */
+        } else if (sf_op_is(s->op, SF_INDEX) ? !s->fold : m->kernels->two) {
+                m->reads = are_twins(m) && (apart || m->fuse->operand[m->load.copied].stride[p->col] == m->size) &&
+                           (columns || m->fuse->operand[m->load.copied].stride[p->seq] == step * m->size);
+        } else {
+                const int32_t k = m->counted >= 0 ? m->counted
+                                  : m->load.copy  ? m->load.copied
+                                                  : lifted_by(p, m);
+                const sf_dt dt = k < 0 ? m->held : m->fuse->operand[k].dt;
+                const int64_t size = sf_dtypes[dt].size;
+                const int64_t *stride = k < 0 ? NULL : m->fuse->operand[k].stride;
+                const sf_cpu_kernels *kernels = m->counted < 0
+                                                        ? sf_cpu_find(p->isa, dt, m->held, s->op)
+                                                        : sf_cpu_counts(p->isa, size);
+                m->load.copied = k;
+                m->reads = k >= 0 && kernels && (s->fold || kernels->scan_rows) &&
+                           (kernels->result_bytes == m->size ||
+                            (s->fold && !p->cut && kernels->lane_bytes == m->size)) &&
+                           (!m->lift.on || kernels->lifts) &&
+                           (apart || stride[p->col] == size) &&
+                           (columns || stride[p->seq] == step * size);
+                m->kernels = m->reads ? kernels : m->kernels;
+                m->wide = m->reads && kernels->result_bytes != m->size;
+                m->lift.on = m->lift.on && m->reads;
+                m->centre = m->lift.on ? m->centre : -1;
+        }
+        m->turn = m->reads && m->counted >= 0 ? asked_of(m->fuse->operand[m->counted].dt) : m->kernels->turn;
+        if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made && !s->fold)
+                m->writes = (apart || s->dims[p->col].y == m->size) &&
+                            (columns || s->dims[p->seq].y == step * m->size);
+        if (s->m)
+                m->masks = (apart || s->dims[p->col].m == 1) &&
+                           (columns || s->dims[p->seq].m == step);
 }
 
 /* Can a kernel for products read both operands from memory? The second may be constant along the

@@ -129,7 +129,7 @@ static sf_panel_shape across(const sf_panels *p, int32_t col)
         const bool dense = back_to_back(p, p->seq, col);
         if (2 * cols <= width && p->nseq == 1 && elements >= FEW_ELEMENTS / 2 && dense)
                 return SF_PANEL_NARROW;
-        if (cols >= FEW_COLUMNS && (cols >= 8 * FEW_COLUMNS || elements >= FEW_ELEMENTS))
+        if (elements >= FEW_ELEMENTS ? 2 * cols >= width : cols >= 8 * FEW_COLUMNS)
                 return SF_PANEL_COLUMNS;
         return SF_PANEL_ROWS;
 }

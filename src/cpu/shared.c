@@ -418,11 +418,13 @@ static void finish_line(sf_sharer *w, int32_t member, int64_t line)
                 m->kernels->fill(results, sf_panel_values(p, m), m->step->initial);
                 sum_left(w, m, total, results, false);
         }
-        if (m->writes) {
-                m->kernels->narrow(piece.of[member].y, total, piece.cols, m->identity.index < 0);
+        /* wide: results stay in the type that elements are held in */
+        const sf_cpu_kernels *k =
+                m->wide ? sf_cpu_find(p->isa, m->held, m->held, m->step->op) : m->kernels;
+        char *y = m->writes ? piece.of[member].y : results;
+        k->narrow(y, total, piece.cols, m->identity.index < 0);
+        if (m->writes)
                 return;
-        }
-        m->kernels->narrow(results, total, piece.cols, m->identity.index < 0);
         const sf_block all = sf_panel_block(p, &piece, member, 0, p->n);
         sf_panel_store_totals(&w->walker[1], &all, results);
 }

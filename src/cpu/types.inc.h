@@ -19,6 +19,8 @@
 #define K_FROM_TRUTH 7
 /* anything: 1 if a bit that the job asks for is set, else 0; in u64 lanes */
 #define K_NONZERO 8
+#define K_FROM_HALF 9   /* f16, with lanes and results of f64 */
+#define K_FROM_BRAIN 10 /* bf16 */
 
 /* The properties of a lane type: its C type and size, the member of sf_value that holds it, whether
  * it is real. */

@@ -53,6 +53,40 @@ SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
         const K_INTEGERS near = (K_INTEGERS)(d < zero + (K_LANE_C)(K_LANE_BITS == 32 ? SF_EXP_FAR_F32 : SF_EXP_FAR_F64));
         return (O(val)){large, most + more * (N(vec))((K_INTEGERS)((K_BITS)n << (K_LANE_BITS == 32 ? 23 : 52)) & near)};
 }
+
+/*
+ * e^x of `count` vectors as numbers, which are sums of exponentials with a power of 0. False: some
+ * element is too large or too small for that, or not a number. Sums of such numbers have the bits
+ * of sums of powers and multiples: scaling by a power of four changes no rounding in their range.
+ */
+#define K_SMALL
+SF_INLINE bool O(are_small)(const N(vec) *x, const int count, N(vec) *e)
+{
+        const K_LANE_C limit = K_LANE_BITS == 32 ? SF_EXP_SMALL_F32 : SF_EXP_SMALL_F64;
+        const K_BITS zero = {0};
+        K_BITS worst = zero;
+        K_LANE_UNSIGNED bits;
+        memcpy(&bits, &limit, sizeof bits);
+        V_UNROLL
+        for (int i = 0; i < count; i++)
+                worst = K_CAT(v_larger_u, K_LANE_BITS)(worst, (K_BITS)x[i] & (K_LANE_UNSIGNED)(K_SIGN - 1));
+        if (v_any(K_CAT(v_above_u, K_LANE_BITS)(worst, zero + (bits - 1))))
+                return false;
+        V_UNROLL
+        for (int i = 0; i < count; i++) {
+                K_LANE_C lane[K_WIDTH];
+                memcpy(lane, &x[i], sizeof lane);
+                for (int l = 0; l < K_WIDTH; l++)
+                        lane[l] = K_CAT(sf_exp_small_, K_LANE)(lane[l]);
+                e[i] = N(get)(lane);
+        }
+        return true;
+}
+SF_INLINE O(val) O(of_small)(N(vec) sum)
+{
+        const N(vec) zero = {0};
+        return (O(val)){zero, sum};
+}
 SF_INLINE O(val) O(raise)(N(vec) result, const O(none) *none)
 {
         const N(vec) zero = {0};

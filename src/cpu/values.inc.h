@@ -69,11 +69,37 @@ SF_INLINE O(val) O(spread)(O(val) v, int from, int inner)
 }
 #endif
 
+/* One element in every lane. */
+SF_INLINE N(vec) O(factor)(const char *p)
+{
+#if K_CONVERT == K_SAME
+        sf_value one;
+        memcpy(&one.K_VALUE, p, K_SIZE);
+        return N(broadcast)(one);
+#elif K_CONVERT == K_WIDE
+        sf_value one;
+        memcpy(&one.f32, p, K_SIZE);
+        one.f64 = one.f32;
+        return N(broadcast)(one);
+#else
+        return N(spread)(N(load_part)(p, 0, 1), 0, 1);
+#endif
+}
+
 /* `beside` and identity.index matter only for values of two components. */
-SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn, int64_t beside)
+SF_INLINE O(none) O(none_with)(sf_value identity, uint64_t turn, int64_t beside, const sf_prelude *lift)
 {
         const K_BITS zero = {0};
         O(none) none;
+#ifdef K_LIFTS
+        none.lifts = lift && lift->on;
+        none.skips = lift && lift->skips;
+        none.square = lift && lift->square;
+        none.keep = zero + (K_LANE_UNSIGNED)(lift && lift->magnitude ? K_SIGN - 1 : ~(K_LANE_UNSIGNED)0);
+        none.centre = (N(vec))zero;
+#else
+        (void)lift;
+#endif
         none.turn = zero + (K_LANE_UNSIGNED)turn;
         none.element = N(broadcast)(identity);
 #if K_PARTS > 1
@@ -85,6 +111,76 @@ SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn, int64_t beside)
         none.value = O(broadcast)(identity, &none);
         return none;
 }
+SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn, int64_t beside)
+{
+        return O(none_with)(identity, turn, beside, NULL);
+}
+
+/* The centres of `many` rows from `row` on; and elements from here on are lifted by one of them, or
+ * by those of `count` columns. */
+SF_INLINE void O(centres_of)(const sf_prelude *lift, int64_t row, int many, N(vec) *centre)
+{
+#ifdef K_LIFTS
+        const N(vec) zero = {0};
+        for (int r = 0; r < many; r++)
+                centre[r] = lift->centre ? O(factor)(lift->centre + (row + r) * lift->centre_row) : zero;
+#else
+        (void)lift, (void)row, (void)many, (void)centre;
+#endif
+}
+SF_INLINE void O(centre_row)(O(none) *none, const sf_prelude *lift, const N(vec) *centre)
+{
+#ifdef K_LIFTS
+        if (lift->centre)
+                none->centre = *centre;
+#else
+        (void)none, (void)lift, (void)centre;
+#endif
+}
+SF_INLINE void O(centre_columns)(O(none) *none, const sf_prelude *lift, int64_t column, int count)
+{
+#ifdef K_LIFTS
+        if (lift->centre)
+                none->centre = N(load_unit)(lift->centre + column * K_SIZE, count);
+#else
+        (void)none, (void)lift, (void)column, (void)count;
+#endif
+}
+/* Lifts `count` vectors, by a centre for each or, if that is NULL, by the same. Each question is
+ * asked once for all of them. */
+SF_INLINE void O(lift_all)(N(vec) *v, const int count, const N(vec) *centre, const O(none) *none)
+{
+#ifdef K_LIFTS
+        if (!none->lifts)
+                return;
+        V_UNROLL
+        for (int i = 0; i < count; i++)
+                v[i] -= centre ? centre[i] : none->centre;
+        if (none->skips) {
+                V_UNROLL
+                for (int i = 0; i < count; i++) {
+                        const K_BITS number = (K_BITS)(v[i] == v[i]);
+                        v[i] = (N(vec))(((K_BITS)v[i] & number) | ((K_BITS)none->element & ~number));
+                }
+        }
+        if (none->square) {
+                V_UNROLL
+                for (int i = 0; i < count; i++)
+                        v[i] *= v[i];
+                return;
+        }
+        V_UNROLL
+        for (int i = 0; i < count; i++)
+                v[i] = (N(vec))((K_BITS)v[i] & none->keep);
+#else
+        (void)v, (void)count, (void)centre, (void)none;
+#endif
+}
+SF_INLINE N(vec) O(lifted)(N(vec) v, const O(none) *none)
+{
+        O(lift_all)(&v, 1, NULL, none);
+        return v;
+}
 
 /* Bytes of a vector of values, and of the value of one lane, in scratch memory. A vector's
  * components are stored one after the other. */
@@ -95,7 +191,7 @@ SF_INLINE O(none) O(none_of)(sf_value identity, uint64_t turn, int64_t beside)
  * garbage. */
 SF_INLINE N(vec) O(element)(const char *x, const uint8_t *m, const O(none) *none)
 {
-        const N(vec) v = N(load)(x);
+        const N(vec) v = O(lifted)(N(load)(x), none);
         return m ? N(masked)(N(mask)(m), v, none->element) : v;
 }
 #ifdef K_TWO
@@ -116,7 +212,7 @@ SF_INLINE O(val) O(load)(const char *x, const uint8_t *m, const O(none) *none)
 }
 SF_INLINE O(val) O(load_part)(const char *x, const uint8_t *m, const O(none) *none, int first, int count)
 {
-        const N(vec) v = N(load_part)(x, first, count);
+        const N(vec) v = O(lifted)(N(load_part)(x, first, count), none);
         return O(lift)(m ? N(masked)(N(mask_part)(m, first, count), v, none->element) : v, none);
 }
 #endif

@@ -17,8 +17,9 @@
  *                           halves, if V_STREAM_HALVES is defined
  *   v_f32_from_f16          and v_f16_from_f32: between a v_f32 and as many uint16_t in memory;
  *                           also for bf16 if V_BRAIN is defined
- *   v_f64_from_f32          and v_f32_from_f64: between a v_f64 and as many float in memory, if
- *                           V_WIDEN is defined
+ *   v_f64_from_f16          from as many uint16_t in memory
+ *   v_f64_from_f32          and v_f32_from_f64: between a v_f64 and as many float in memory, and
+ *                           v_f64_from_bf16, if V_WIDEN is defined
  *   V_LONG                  static V_APART, if functions of many scalar steps should not be inlined
  *   v_u64_from              (const void *, size, is_signed, truth) -> v_u64: as many integers of 1,
  *                           2 or 4 bytes, or bool of 1, if V_WIDEN_INTEGERS is defined
@@ -103,6 +104,13 @@ SF_INLINE v_f64 v_f64_from_f32(const void *p)
 SF_INLINE void v_f32_from_f64(void *p, v_f64 v)
 {
         *(v_floats *)p = __builtin_convertvector(v, v_floats);
+}
+SF_INLINE v_f64 v_f64_from_bf16(const void *p)
+{
+        typedef uint16_t halves __attribute__((vector_size(V_BYTES / 4), aligned(1), may_alias));
+        typedef uint32_t words __attribute__((vector_size(V_BYTES / 2)));
+        typedef float floats __attribute__((vector_size(V_BYTES / 2)));
+        return __builtin_convertvector((floats)(__builtin_convertvector(*(const halves *)p, words) << 16), v_f64);
 }
 #endif
 
