@@ -331,7 +331,7 @@ SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount col
                (columns == 1 ? turns * warps * SF_WARP_LEVELS : 0);
 }
 
-/* fold.cu, columns: each thread's own counter; later, in the same place, the totals of groups.
+/* fold_down.cuh: each thread's own counter; later, in the same place, the totals of groups.
  * `held`: columns per thread. */
 SF_BOTH sf_amount sf_fold_end(sf_amount threads, sf_amount held, sf_amount levels)
 {

@@ -1,0 +1,393 @@
+/*
+ * fold_rows.cuh: folds of rows. fold.cu includes it.
+ *
+ * A team of SF_TEAM threads folds one chunk of one sequence. Every warp of the team goes through
+ * its own aligned part, so no barrier is needed before the end. Elements past the end count as the
+ * operation's neutral value, which changes no bit (-0.0 for a sum: x + -0.0 is x, also if x is 0.0
+ * or -0.0).
+ *   number[0]: chunks of a sequence. number[1]: elements of a chunk. number[2]: elements of a
+ *   warp's part. units: sequences times chunks.
+ *   SF_STAGED: the tensor is contiguous, but its sequences are short, or are the columns of small
+ *   matrices, so that they do not fit vectors. Then what a block has goes through shared memory as
+ *   one piece. A unit is a sequence or a small matrix. number[1]: units of a block. number[3]:
+ *   sequences of a unit. SF_STAGED > 1: these may be more than the block holds at once.
+ */
+#if SF_STAGED
+typedef int sf_index; /* an element's index in its sequence */
+#else
+typedef sf_i64 sf_index;
+#endif
+
+/* The next power of two. */
+template <int N> struct sf_round_up {
+        enum { POWER = 2 * sf_round_up<(N + 1) / 2>::POWER };
+};
+template <> struct sf_round_up<1> {
+        enum { POWER = 1 };
+};
+
+enum {
+        LANES = SF_TEAM < 32 ? SF_TEAM : 32,
+        WARPS = SF_TEAM < 32 ? 1 : SF_TEAM / 32,
+        TEAMS = SF_THREADS / SF_TEAM,
+        SPREAD = LANES * SF_WIDTH,
+        TILE = SPREAD * SF_ITEMS,
+        ITEMS = sf_round_up<SF_ITEMS>::POWER,
+};
+
+/* Folds each of a thread's vectors. */
+template <bool WHOLE>
+SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_loaded absent, sf_acc (&a)[SF_ITEMS])
+{
+        (void)early;
+#if SF_PACKED
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_vector own = v[i];
+                const sf_index first = at + i * SPREAD;
+                int low = first < early ? early - (int)first : 0, high = WHOLE || stop - first > SF_WIDTH ? SF_WIDTH : stop > first ? (int)(stop - first) : 0;
+                if (SF_X_UNIT < 0) { /* a vector has its elements in reverse */
+                        const int last = SF_WIDTH - low;
+                        low = SF_WIDTH - high;
+                        high = last;
+                }
+#if SF_SHIFT_IN
+                own.x = sf_cut(own.x, own.x_next, own.x_past);
+#endif
+                a[i] = sf_fold_packed(own, low, high);
+        }
+        return;
+#endif
+        /* Products lift all vectors at once, with one branch. Other values need fewer registers if
+         * vectors are folded one after another. */
+        enum { AT_ONCE = SF_PRODUCTS ? SF_ITEMS : 1 };
+#pragma unroll
+        for (int first = 0; first < SF_ITEMS; first += AT_ONCE) {
+                sf_loaded loaded[AT_ONCE][SF_WIDTH];
+                sf_acc e[AT_ONCE];
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                        sf_loaded_below<1, sf_index>(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, at + (first + i) * SPREAD - early, 1,
+                                                  absent, loaded[i]);
+#if SF_EARLY
+                sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, absent);
+#endif
+                sf_fold_each<false>(loaded, e);
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                        a[first + i] = e[i];
+        }
+}
+
+/* Sums of exponentials take about as many instructions as memory takes time for. So a warp asks
+ * once for a whole tile whether all its numbers are small; then there is nothing to ask when lanes
+ * meet. And it loads the next tile when it has computed this one, into the same registers: other
+ * warps use the time that it waits, and nothing has to be moved. H200, rows of 16384: 1.02 of a
+ * copy, 0.955 without this. */
+#define SF_REFILLS (SF_LEVELS && !SF_LIFTED && !SF_STAGED)
+
+#if SF_REFILLS
+/* Folds a tile that has all its elements. v: its vectors; then those of the next one, of which
+ * `rest` elements exist. */
+SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index at, sf_index stop, int early, int lane, sf_loaded absent, sf_i64 rest,
+                               sf_vector (&v)[SF_ITEMS])
+{
+        sf_acc a[SF_ITEMS];
+        sf_loaded loaded[SF_ITEMS][SF_WIDTH];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_loaded_below<1, sf_index>(p, v[i], 0, 0, 1, at + i * SPREAD - early, 1, absent, loaded[i]);
+#if SF_EARLY
+        sf_clear_early(loaded, at, SPREAD, early, absent);
+#endif
+        const bool small = !sf_ballot(!sf_holds::template are_small<SF_ITEMS * SF_WIDTH>(&loaded[0][0]));
+        if (small)
+                sf_holds::fold_small(loaded, a);
+        else
+                sf_holds::fold_any(loaded, a);
+        if (rest >= TILE)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        v[i] = sf_fetch<true>(p, line, at + TILE + i * SPREAD, stop);
+        else if (rest > 0)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        v[i] = sf_fetch<false>(p, line, at + TILE + i * SPREAD, stop);
+        return small ? sf_fold_lanes_of<LANES, true>(a, lane) : sf_fold_lanes<LANES>(a, lane);
+}
+#endif
+
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
+/* Multiplies as numbers, as long as lanes share the work, a product has at most 64 of them, and it
+ * stays in the range: then only the products need be lifted, and exchanged as pairs. */
+enum {
+        TOGETHER = 64 / SF_WIDTH < LANES ? 64 / SF_WIDTH : LANES,
+        NUMBERS = TOGETHER < ITEMS ? TOGETHER : ITEMS,
+        LEFT = ITEMS / NUMBERS,
+};
+
+/* a * b; `most` tells whether it is normal (sf_normals). */
+template <class M> SF_DEVICE sf_number sf_checked(sf_number a, sf_number b, M &most)
+{
+        const sf_number v = sf_multiply(a, b);
+        most = sf_from_normal(v) > most ? sf_from_normal(v) : most;
+        return v;
+}
+
+/* false: some product leaves the range. */
+template <bool WHOLE>
+SF_DEVICE bool sf_multiply_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at,
+                                   sf_index stop, int early, int lane, sf_loaded absent,
+                                   sf_acc (&to)[LEFT])
+{
+        sf_number a[ITEMS];
+        decltype(sf_from_normal(sf_number())) most = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+                a[i] = absent;
+                if (i >= SF_ITEMS)
+                        continue;
+                const sf_index first = at + i * SPREAD;
+                sf_loaded x[SF_WIDTH];
+                sf_loaded_below<1, sf_index>(p, v[i % SF_ITEMS], WHOLE ? 0 : first, !WHOLE,
+                                             WHOLE ? 1 : stop, first - early, 1, absent, x);
+#pragma unroll
+                for (int b = 1; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                        for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
+                                x[j] = sf_checked(x[j], x[(j + b) % SF_WIDTH], most);
+                a[i] = x[0];
+        }
+#pragma unroll
+        for (int b = 1; b < NUMBERS; b *= 2)
+#pragma unroll
+                for (int i = 0; i < ITEMS / 2; i++)
+                        if (i < ITEMS / b / 2) {
+                                const sf_number even = a[2 * i % ITEMS];
+                                const sf_number odd = a[(2 * i + 1) % ITEMS];
+                                const sf_number sent = lane & b ? even : odd;
+                                a[i] = sf_checked(lane & b ? odd : even,
+                                                  ::sf_shuffle(sent, lane ^ b), most);
+                        }
+#pragma unroll
+        for (int i = 0; i < LEFT; i++) {
+                most = sf_from_normal(a[i]) > most ? sf_from_normal(a[i]) : most;
+                to[i] = sf_lift_normal(a[i], 0);
+        }
+        return !sf_ballot(most >= sf_normals(sf_number()));
+}
+#endif
+
+template <bool WHOLE>
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_loaded absent)
+{
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED && SF_TEAM == 1 && SF_WIDTH == 1
+        /* A thread that has a whole sequence: its numbers are one list. */
+        sf_loaded own[1][SF_ITEMS];
+        sf_acc total[1];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_loaded one[1];
+                sf_loaded_below<1, sf_index>(p, v[i], at + i, 1, stop, at + i, 1, absent, one);
+                own[0][i] = one[0];
+        }
+        sf_fold_each<true>(own, total);
+        return total[0];
+#endif
+#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
+        sf_acc product[LEFT];
+        if (sf_multiply_vectors<WHOLE>(p, v, at, stop, early, lane, absent, product))
+                return sf_fold_lanes_of<LANES, false, NUMBERS>(product, lane);
+#endif
+        /* Lanes share a power of two of items; those that there are not count as neutral. */
+        sf_acc a[SF_ITEMS], all[ITEMS];
+        sf_fold_items<WHOLE>(p, v, at, stop, early, absent, a);
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++)
+                all[i] = i < SF_ITEMS ? a[i % SF_ITEMS] : sf_neutral(p);
+        return sf_fold_lanes<LANES>(all, lane);
+}
+
+/* If any order gives the same bits, a thread folds all its elements into one value, and lanes are
+ * combined only once, at the end. */
+template <bool WHOLE>
+SF_DEVICE sf_acc sf_fold_own(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_acc before, sf_loaded absent)
+{
+        sf_acc a[SF_ITEMS];
+        sf_fold_items<WHOLE>(p, v, at, stop, early, absent, a);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                before = sf_combine(before, a[i]);
+        return before;
+}
+
+/* Which unit, a sequence or a chunk of one, is a team's q-th. ADJACENT, for long rows: a team's
+ * units are consecutive, and so are its totals. For short rows, consecutive units go to
+ * neighbouring teams, so that a warp's loads are contiguous. */
+enum { ADJACENT = SF_SINGLE && !SF_STAGED && SF_ROWS > 1 && SF_ROWS <= SF_TEAM && SF_TEAM * SF_WIDTH * SF_IN_SIZE >= 128 };
+
+SF_DEVICE sf_i64 sf_unit(int q, int team)
+{
+        return ADJACENT ? (sf_block() * TEAMS + team) * SF_ROWS + q : (sf_block() * SF_ROWS + q) * TEAMS + team;
+}
+
+#if SF_STAGED
+/* Past the block's last sequence: p.units, which means none. */
+#define UNIT_OF(q) (base + (q) * TEAMS + team < sequences ? top * inner + base + (q) * TEAMS + team : p.units)
+#else
+#define UNIT_OF(q) sf_unit(q, team)
+#endif
+
+SF_DEVICE void sf_put_unit(const sf_params &p, bool mine, sf_i64 unit, const sf_line &line, sf_acc total)
+{
+        if (mine && unit < p.units)
+                sf_put(p, line, unit, 0, total, sf_load_results(line, 0, SF_WIDTH, SF_WIDTH, sf_along(p)), 0);
+}
+
+SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
+{
+        sf_take_turn();
+        int thread = sf_thread(), lane = thread & 31, member = thread & (SF_TEAM - 1), warp = member / 32, team = thread / SF_TEAM;
+        sf_acc neutral = sf_neutral(p);
+        sf_loaded absent = sf_absent(p);
+        sf_line line[SF_ROWS];
+        sf_index at[SF_ROWS], stop[SF_ROWS];
+        int early[SF_ROWS] = {};
+        sf_vector next[SF_ROWS][SF_ITEMS];
+#if SF_STAGED
+        const int n = (int)p.n, inner = (int)p.number[3], most = (int)p.number[1] * inner, back = p.sx < 0 ? n - 1 : 0;
+        const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit */
+        const int sequences = p.units - top * inner < most ? (int)(p.units - top * inner) : most;
+        const char *from = SF_X + (top * n - back) * inner * SF_IN_SIZE;
+        const unsigned char *in = sf_shared() + ((sf_u64)from & 15);
+        sf_fetch_piece<SF_IN_SIZE>(from, sequences * n, sf_shared() + ((sf_u64)from & 15));
+        sf_copy_commit();
+        sf_copy_wait<0>();
+        sf_sync_block();
+#else
+        enum { sequences = 1 };
+#endif
+        for (int base = 0; base < (SF_STAGED > 1 ? (int)sequences : 1); base += SF_ROWS * TEAMS) {
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++) {
+                        sf_i64 unit = UNIT_OF(q);
+                        sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
+                        bool works = unit < p.units;
+                        line[q] = sf_line_from(p, SF_X, works ? batch : 0);
+#if SF_CUTS
+                        sf_i64 length;
+                        early[q] = (int)p.before & (SF_LEAD - 1);
+                        const sf_i64 cut = early[q] +
+                                sf_block_at(sf_blocks_of(p.before, p.n, (int)p.number[3]), chunk, &length);
+                        const sf_i64 part = length > TILE * WARPS ? length / WARPS : TILE;
+                        sf_i64 start = cut + warp * part, end = cut + length;
+#else
+                        const sf_i64 part = p.number[2];
+                        sf_i64 start = chunk * p.number[1] + warp * part, end = p.n;
+#endif
+#if SF_EARLY
+                        early[q] = sf_begin_early(line[q]);
+                        end += early[q];
+#endif
+                        stop[q] = (sf_index)(start + part < end ? start + part : end);
+                        if (!works)
+                                stop[q] = (sf_index)start;
+                        at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
+#if !SF_STAGED
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                next[q][i] = sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
+#endif
+                }
+#if SF_STAGED
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++) {
+                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
+                        const int unit = sf_unit_of(p, sequence, inner);
+                        const int begin = (unit * (n - 1) + back) * inner + sequence;
+                        const unsigned char *first = in + begin * SF_IN_SIZE;
+                        /* An index past the end loads the first element, and nobody uses it: a
+                         * condition before every load would be a branch. */
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++) {
+                                const int index = at[q] + i * SPREAD, there = index < stop[q] ? index : 0;
+                                sf_shared_load(first + there * step * SF_IN_SIZE, next[q][i].x);
+                        }
+                }
+#endif
+                sf_line own = line[0];
+                sf_acc held = neutral;
+#pragma unroll
+                for (int q = 0; q < SF_ROWS; q++) {
+                        sf_acc total;
+                        if (SF_SINGLE) {
+                                total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+                        } else {
+                                /* The same for all lanes of the warp. */
+                                sf_i64 begin = at[q] - lane * SF_WIDTH;
+                                sf_i64 tiles = begin < stop[q] ? (stop[q] - begin + TILE - 1) / TILE : 0;
+                                sf_counter counter = {neutral};
+                                sf_acc own_total = neutral;
+                                for (sf_i64 t = 0; t < tiles; t++) {
+                                        sf_acc sum;
+#if SF_REFILLS
+                                        const sf_i64 rest = stop[q] - begin - (t + 1) * TILE;
+                                        if (rest >= 0)
+                                                sum = sf_fold_whole(p, line[q], at[q], stop[q], early[q], lane, absent, rest, next[q]);
+                                        else
+                                                sum = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+#else
+                                        sf_vector now[SF_ITEMS];
+#pragma unroll
+                                        for (int i = 0; i < SF_ITEMS; i++)
+                                                now[i] = next[q][i];
+                                        if (t + 2 < tiles)
+#pragma unroll
+                                                for (int i = 0; i < SF_ITEMS; i++)
+                                                        next[q][i] = sf_fetch<true>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                        else if (t + 1 < tiles)
+#pragma unroll
+                                                for (int i = 0; i < SF_ITEMS; i++)
+                                                        next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                        if (ANY_ORDER && t + 1 < tiles)
+                                                own_total = sf_fold_own<true>(p, now, at[q], stop[q], early[q], own_total, absent);
+                                        else if (ANY_ORDER)
+                                                own_total = sf_fold_own<false>(p, now, at[q], stop[q], early[q], own_total, absent);
+                                        else if (t + 1 < tiles)
+                                                sum = sf_fold_vectors<true>(p, now, at[q], stop[q], early[q], lane, absent);
+                                        else
+                                                sum = sf_fold_vectors<false>(p, now, at[q], stop[q], early[q], lane, absent);
+#endif
+                                        if (!ANY_ORDER)
+                                                sf_count(counter, t, sum, lane);
+                                        at[q] += TILE;
+                                }
+                                total = own_total;
+                                if (ANY_ORDER)
+#pragma unroll
+                                        for (int b = 1; b < 32; b *= 2)
+                                                total = sf_meet(total, lane, b);
+                                else if (tiles > 0)
+                                        total = sf_settled(sf_counted(counter, tiles));
+                                if (WARPS > 1) {
+                                        sf_acc *totals = (sf_acc *)sf_shared() + team * WARPS;
+                                        if (lane == 0)
+                                                totals[warp] = total;
+                                        sf_sync_block();
+                                        total = totals[lane & (WARPS - 1)];
+#pragma unroll
+                                        for (int b = 1; b < WARPS; b *= 2)
+                                                total = sf_meet(total, lane, b);
+                                }
+                        }
+                        if (!ADJACENT)
+                                sf_put_unit(p, member == 0, UNIT_OF(q), line[q], total);
+                        else if (member == q) {
+                                own = line[q];
+                                held = total;
+                        }
+                }
+                if (ADJACENT) /* all the team's totals at once */
+                        sf_put_unit(p, member < SF_ROWS, sf_unit(member, team), own, held);
+        }
+}
