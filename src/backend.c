@@ -97,7 +97,7 @@ sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void 
 sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *s, int64_t n)
 {
         if (sf_on_host(device))
-                return sf_segments_check(ctx, s, n);
+                return sf_segments_check(ctx, s, n, sf_cpu_rise(ctx, s));
         if (!sf_context_checks(ctx))
                 return SF_OK;
         /* bytes by which the last offset precedes the first */
@@ -110,7 +110,7 @@ sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *str
         there.offsets = copy + back;
         sf_status status = sf_cuda_copy(ctx, device, stream, copy, s->offsets - back, size);
         if (status == SF_OK)
-                status = sf_segments_check(ctx, &there, n);
+                status = sf_segments_check(ctx, &there, n, sf_segments_rise(&there, 0, there.count));
         free(copy);
         return status;
 }

@@ -393,6 +393,21 @@ static void refused(const char *what, const sf_tensor *x, const sf_tensor *y, co
         }
 }
 
+/* So many that threads share the check; one decreases near the end. */
+static void test_many_refused(void)
+{
+        enum { MANY = 300000 };
+        int32_t *offsets = calloc(MANY + 1, sizeof *offsets);
+        float x[6] = {0}, *y = calloc(MANY, sizeof *y);
+        int64_t nx[1] = {6}, ny[1] = {MANY}, no[1] = {MANY + 1};
+        const sf_tensor tx = tensor(x, SF_F32, 1, nx), ty = tensor(y, SF_F32, 1, ny), t = tensor(offsets, SF_I32, 1, no);
+        offsets[MANY - 1] = 5;
+        offsets[MANY] = 4;
+        refused("decreasing at the end", &tx, &ty, &t, "offsets[300000] is 4, below the 5 before it");
+        free(offsets);
+        free(y);
+}
+
 static void test_refused(void)
 {
         float x[6] = {0}, y[2] = {7, 7};
@@ -444,6 +459,7 @@ int main(int argc, char **argv)
         test_spread(count < 20 ? 5 : 1); /* of 4 shapes each has some */
         test_spread_as_written();
         test_refused();
+        test_many_refused();
         for (uint64_t seed = first; seed < first + count; seed++)
                 run_case(seed);
         engines_close();

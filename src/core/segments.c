@@ -11,18 +11,44 @@ sf_segments sf_segments_of(const sf_view *offsets)
         return (sf_segments){offsets->data, offsets->dt == SF_DT_I64, offsets->strides[0], offsets->shape[0] - 1};
 }
 
-sf_status sf_segments_check(const sf_context *ctx, const sf_segments *s, int64_t n)
+/* Bit 63 is set if one of `many` offsets, or their differences to the next, is negative. Offsets that
+ * are not negative have no difference that overflows. */
+SF_INLINE uint64_t signs(const char *at, int64_t many, int64_t stride, const bool wide)
+{
+        uint64_t all = 0;
+        for (int64_t i = 0; i < many; i++) {
+                const uint64_t low = (uint64_t)sf_segments_read(at + i * stride, wide), high = (uint64_t)sf_segments_read(at + (i + 1) * stride, wide);
+                all |= low | high | (high - low);
+        }
+        return all;
+}
+
+bool sf_segments_rise(const sf_segments *s, int64_t first, int64_t end)
+{
+        const char *at = s->offsets + first * s->stride;
+        uint64_t all;
+        if (s->wide && s->stride == 8)
+                all = signs(at, end - first, 8, true);
+        else if (!s->wide && s->stride == 4)
+                all = signs(at, end - first, 4, false);
+        else
+                all = signs(at, end - first, s->stride, s->wide);
+        return !(all >> 63);
+}
+
+sf_status sf_segments_check(const sf_context *ctx, const sf_segments *s, int64_t n, bool rise)
 {
         int64_t last = sf_segments_offset(s, 0);
         if (last)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets[0] is %" PRId64 "; the first segment must begin at 0", last);
-        for (int64_t i = 1; i <= s->count; i++) {
+        for (int64_t i = 1; i <= s->count && !rise; i++) {
                 const int64_t next = sf_segments_offset(s, i);
                 if (next < last)
                         return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets[%" PRId64 "] is %" PRId64 ", below the %" PRId64 " before it; offsets must never decrease",
                                        i, next, last);
                 last = next;
         }
+        last = sf_segments_offset(s, s->count);
         if (last > n)
                 return sf_fail(ctx, SF_INVALID_ARGUMENT, "offsets end with %" PRId64 ", but the axis has %" PRId64 " elements; they must not pass its end", last, n);
         return SF_OK;

@@ -46,9 +46,11 @@ static inline int64_t sf_segments_offset(const sf_segments *s, int64_t i)
 
 /* The segments that a checked view of offsets describes; none if it is NULL. */
 sf_segments sf_segments_of(const sf_view *offsets);
+/* Is none of offsets first .. end negative, or below the one before it? */
+bool sf_segments_rise(const sf_segments *s, int64_t first, int64_t end);
 /* Checks offsets that the host can read, for an axis of n elements: the first is 0, they never
- * decrease, and the last is not past the end. */
-sf_status sf_segments_check(const sf_context *ctx, const sf_segments *s, int64_t n);
+ * decrease, and the last is not past the end. `rise`: it is known that none does. */
+sf_status sf_segments_check(const sf_context *ctx, const sf_segments *s, int64_t n, bool rise);
 
 /* How many segments the step visits: those of the offsets, and for a scan or map also the elements
  * after the last offset, if there are any. */

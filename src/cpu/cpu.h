@@ -11,6 +11,8 @@ sf_status sf_cpu_choose(const char *name, const sf_cpu_isa **isa);
 const char *sf_cpu_isa_name(const sf_cpu_isa *isa);
 
 sf_status sf_cpu_run(sf_context *ctx, const sf_step *step);
+/* sf_segments_rise for all offsets, by all threads. */
+bool sf_cpu_rise(const sf_context *ctx, const sf_segments *s);
 
 /* Will later stages of a chain find in a cache what the first has read? NULL if so, or the reason
  * why not: sf_backend_follows. */

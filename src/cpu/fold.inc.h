@@ -242,5 +242,3 @@ static void O(fold_packed)(const sf_rows *j)
 #include "cpu/fold_columns.inc.h"
 
 #undef K_BY_LANES
-#undef K_SHORT_ROWS
-#undef K_BY_HALVES

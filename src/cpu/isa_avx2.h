@@ -139,6 +139,16 @@ SF_INLINE v_u64 v_total_bytes(v_u64 v)
         return (v_u64)_mm256_sad_epu8((__m256i)v, _mm256_setzero_si256());
 }
 
+#define V_WIDEN_BYTES
+SF_INLINE v_u32 v_lanes_u32(const void *p)
+{
+        return (v_u32)_mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+SF_INLINE v_u64 v_lanes_u64(const void *p)
+{
+        return (v_u64)_mm256_cvtepu8_epi64(_mm_loadl_epi64(p)); /* which has more than it needs */
+}
+
 /* Measured, not derived: tiles that fill the registers without spilling. */
 #define V_SCAN_TILE 2
 #define V_SCAN_TILE_LOG 1

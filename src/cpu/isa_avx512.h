@@ -298,6 +298,16 @@ SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, 
         return (v_u64)(is_signed ? _mm512_cvtepi32_epi64(_mm256_loadu_si256(p)) : _mm512_cvtepu32_epi64(_mm256_loadu_si256(p)));
 }
 
+#define V_WIDEN_BYTES
+SF_INLINE v_u32 v_lanes_u32(const void *p)
+{
+        return (v_u32)_mm512_cvtepu8_epi32(_mm_loadu_si128(p));
+}
+SF_INLINE v_u64 v_lanes_u64(const void *p)
+{
+        return (v_u64)_mm512_cvtepu8_epi64(_mm_loadl_epi64(p));
+}
+
 /* The sum of each 8 bytes. */
 #define V_TOTAL_BYTES
 SF_INLINE v_u64 v_total_bytes(v_u64 v)

@@ -72,7 +72,9 @@ typedef struct sf_rows {
         const uint8_t *m;             /* NULL: no mask. Laid out as x, one byte for each element */
         int64_t x_row, y_row, m_row;  /* bytes from row to row */
         int64_t rows;
-        int64_t n;     /* positions of the sequence in this call; each has lanes->inner elements */
+        /* positions of the sequence in this call; each has lanes->inner elements. With segments: no
+         * segment has more */
+        int64_t n;
         int64_t start; /* first position: 0, or a multiple of SF_CPU_TILE_VECTORS vectors */
         /* counters and fills stay with the caller; rows <= SF_CPU_GROUP, folds SF_CPU_FOLD_GROUP */
         bool resume;
@@ -162,11 +164,14 @@ typedef struct sf_run {
         const char *next; /* prefetched, because it is read soon */
 } sf_run;
 
-/* scan_segments and fold_segments get at most SF_CPU_RAGGED_MOST elements in a call, and may read
- * SF_CPU_RAGGED_ROOM bounds beyond the last. */
-#define SF_CPU_RAGGED_MOST 1024
+/* scan_segments and fold_segments get at most SF_CPU_RAGGED_CUTS segments and the elements of
+ * SF_CPU_RAGGED_BLOCK vectors in a call, and may read SF_CPU_RAGGED_ROOM bounds beyond the last. */
+#define SF_CPU_RAGGED_CUTS 1024
+#define SF_CPU_RAGGED_BLOCK 512
+#define SF_CPU_RAGGED_VECTORS (SF_CPU_RAGGED_CUTS + SF_CPU_RAGGED_BLOCK)
 #define SF_CPU_RAGGED_ROOM 64
-/* Each segment has at most this many vectors. For longer ones a call of its own costs little. */
+/* The most vectors of a segment, except in folds by halves. For longer ones a call of its own costs
+ * little. */
 #define SF_CPU_RAGGED_LONG 32
 
 /* The positions of a column kernel's tile divide this. */
@@ -206,9 +211,9 @@ typedef struct sf_cpu_kernels {
         void (*scan_columns)(const sf_columns *);
         void (*fold_rows)(const sf_rows *);
         void (*fold_packed)(const sf_rows *);
-        /* `count` whole segments, each of at most SF_CPU_RAGGED_LONG vectors: positions bound[i] to
-         * bound[i + 1] - 1 of the only row. A fold writes their results to y back to back, those of
-         * empty segments too. NULL if scan_packed is. */
+        /* `count` whole segments, each of at most SF_CPU_RAGGED_LONG vectors (folds: fold_long):
+         * positions bound[i] to bound[i + 1] - 1 of the only row. A fold writes their results to y
+         * back to back, those of empty segments too. NULL if scan_packed is. */
         void (*scan_segments)(const sf_rows *, const int32_t *bound, int64_t count);
         void (*fold_segments)(const sf_rows *, const int32_t *bound, int64_t count);
         void (*fold_columns)(const sf_columns *);
@@ -221,6 +226,7 @@ typedef struct sf_cpu_kernels {
         /* elements[0 .. count) = the values, rounded to storage. `late`: of equal elements, the
          * position of the last one was kept (as the identity says) */
         void (*narrow)(void *elements, const void *values, int64_t count, bool late);
+        int32_t fold_long; /* the most vectors of a segment in fold_segments */
 } sf_cpu_kernels;
 
 /* The kernels of a storage type with an accumulator, one entry for each operation. */

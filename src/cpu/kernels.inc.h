@@ -111,6 +111,28 @@ SF_INLINE O(val) O(last)(O(val) v, const N(tables) *t)
 }
 #endif
 
+/* Scans consecutive vectors whose lanes have been scanned: the last position of one is to the left
+ * of the next ones. */
+SF_INLINE void O(scan_vectors)(const N(tables) *t, const int count, O(val) *v)
+{
+        V_UNROLL
+        for (int size = 1; size < count; size *= 2) {
+                V_UNROLL
+                for (int i = 0; i < count; i++)
+                        if (i & size)
+                                v[i] = O(combine)(O(last)(v[(i & -size) - 1], t), v[i]);
+        }
+}
+
+/* levels 0: as many as the tables have. */
+SF_INLINE void O(scan_tile)(const N(tables) *t, const int levels, O(val) *v)
+{
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++)
+                v[i] = O(lane_scan)(v[i], t, levels);
+        O(scan_vectors)(t, V_SCAN_TILE, v);
+}
+
 /* Combines what is to the left of the whole piece. */
 SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
 {
@@ -241,6 +263,11 @@ static const sf_cpu_kernels O(kernels) = {
 #if K_LANE_BYTES >= 4
         .fold_packed = L(fold_packed),
         .fold_segments = L(fold_segments),
+#ifdef K_BY_HALVES
+        .fold_long = SF_CPU_RAGGED_BLOCK,
+#else
+        .fold_long = SF_CPU_RAGGED_LONG,
+#endif
 #endif
         .fold_rows = L(fold_rows),
         .fold_columns = L(fold_columns),
@@ -281,6 +308,8 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_FOLDS
 #undef K_LIFTS
 #undef K_SMALL
+#undef K_SHORT_ROWS
+#undef K_BY_HALVES
 #undef K_PARTS
 #undef K_INTEGERS
 #undef K_ENTRY

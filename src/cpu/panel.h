@@ -107,7 +107,9 @@ typedef struct sf_panels {
         bool stream_programs; /* and so are those of programs (sf_cpu_streams_programs) */
         /* the axis is cut into segments: a piece has one line, and sf_cuts say where blocks end */
         bool cut;
-        bool spreads;      /* some operands have one element for each segment */
+        bool direct;       /* kernels use memory themselves: a block may have any segment whole */
+        /* bit k: operand k has one element for each segment, and is read at every position */
+        uint32_t spreads;
         /* offset in a worker's scratch: such an operand, one element for each position of the
          * block */
         size_t spread[SF_OPERANDS_MAX];
@@ -409,6 +411,11 @@ void sf_chain_read_kept(sf_step *fold, sf_fuse *fold_fuse, sf_fuse *map_fuse, in
  * ------------------------------------------------------------------------------------------- */
 /* The most parts of segments in a block. */
 #define SF_PANEL_CUTS SF_FUSED_BLOCK
+_Static_assert(SF_PANEL_CUTS <= SF_CPU_RAGGED_CUTS, "one call for a block's segments");
+static inline int64_t sf_panels_cuts(const sf_panels *p)
+{
+        return sf_smaller(p->block, SF_PANEL_CUTS);
+}
 
 /* Chooses the tasks of a plan whose sizes are known. */
 void sf_segments_plan(sf_panels *p, int workers);

@@ -37,9 +37,9 @@ size_t sf_panel_scratch(sf_panels *p)
         const int64_t elements = (columns ? 1 : p->lines) * p->block * p->cols;
         const int64_t rows = p->whole && !columns ? SF_CPU_FOLD_GROUP : p->lines;
         size_t total = 0;
-        for (int32_t k = 0; p->spreads && k < p->member[0].fuse->operands; k++) {
+        for (int32_t k = 0; p->cut && k < p->member[0].fuse->operands; k++) {
                 const sf_operand *x = &p->member[0].fuse->operand[k];
-                p->spread[k] = grow(&total, x->segment ? elements * sf_dtypes[x->dt].size : 0);
+                p->spread[k] = grow(&total, p->spreads >> k & 1 ? elements * sf_dtypes[x->dt].size : 0);
         }
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
@@ -57,7 +57,7 @@ size_t sf_panel_scratch(sf_panels *p)
                 m->gathered = grow(&total, m->gathers ? elements * m->size : 0);
                 m->mask = grow(&total, m->step->m && !m->masks ? elements : 0);
                 const int64_t each = m->step->values ? sf_panel_total_bytes(p, m) : p->straight ? 0 : p->cols * m->size;
-                m->totals = grow(&total, (p->cut ? p->block : p->lines) * each);
+                m->totals = grow(&total, (p->cut ? sf_panels_cuts(p) : p->lines) * each);
                 m->empty = grow(&total, p->cut ? p->cols * m->size : 0);
                 m->counters = grow(&total, rows * m->counter_bytes);
                 m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));

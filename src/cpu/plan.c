@@ -160,7 +160,7 @@ void sf_panels_start(sf_panels *p, const sf_cpu_isa *isa, const sf_step *s)
         p->value_bytes = 0;
         p->boxes = 1;
         p->cut = s->segments.offsets;
-        p->spreads = false;
+        p->spreads = 0;
         p->n = s->n;
         p->nbatch = s->nbatch;
         p->nseq = s->nseq;
@@ -181,9 +181,11 @@ bool sf_panels_take(sf_panels *p, const sf_step *s, bool *has_kernel)
         if (p->members && (!sf_step_same_walk(first, s, p->member[0].fuse, m->fuse) ||
                            is_map(first) != is_map(s)))
                 return false;
-        for (int32_t k = 0; k < m->fuse->operands; k++)
-                p->spreads = p->spreads || m->fuse->operand[k].segment;
         *has_kernel = member_make(p, m);
+        /* a fold's store program has one position for each segment */
+        for (int32_t k = 0; k < m->fuse->operands && *has_kernel; k++)
+                if (m->fuse->operand[k].segment)
+                        p->spreads |= (m->load.reads | (sf_op_is(s->op, SF_TWO) ? m->beside.reads : 0) | (s->fold ? 0 : m->store.reads)) & 1u << k;
         p->members += *has_kernel;
         return *has_kernel;
 }

@@ -1,6 +1,6 @@
 /*
  * ragged.inc.h: segments no longer than a vector, as many at a time as fit in one, and segments of
- * a few vectors. Template, part of kernels.inc.h.
+ * a few vectors. Template, part of kernels.inc.h. Folds by halves are in ragged_halves.inc.h.
  *
  * For rows of one length, the tables of lanes.h say which lane is combined with which. Here this
  * follows from the position of each lane in its segment: at level k, a lane whose position has bit
@@ -10,12 +10,11 @@ typedef struct O(ragged) {
         int levels;
         bool reverse;
         K_BITS lane;
-        K_LANE_UNSIGNED *at; /* each element's position in its segment, in memory's order */
+        uint8_t *at; /* each element's position in its segment, in memory's order */
         int64_t elements;
-        /* With room before and after, because a segment's positions are stored as whole vectors. */
-        K_LANE_UNSIGNED room[SF_CPU_RAGGED_MOST + 2 * SF_CPU_RAGGED_ROOM];
+        /* With room before and after, because 16 of a segment's positions are stored at once. */
+        uint8_t room[SF_CPU_RAGGED_BLOCK * K_WIDTH + 2 * SF_CPU_RAGGED_ROOM];
 } O(ragged);
-typedef K_LANE_UNSIGNED O(ragged_lanes) __attribute__((vector_size(V_BYTES), aligned(K_LANE_BYTES), may_alias));
 
 /* A lane index in the form of the instruction set's permute. Lanes that are not selected may have
  * any index. */
@@ -48,29 +47,27 @@ SF_INLINE K_BITS O(ragged_bounds)(const int32_t *bound)
 
 static V_APART void O(ragged_make)(O(ragged) *r, const sf_rows *j, const int32_t *bound, int64_t count)
 {
-        int32_t longest = 1;
+        typedef uint8_t positions __attribute__((vector_size(16), aligned(1), may_alias));
+        positions up, down;
         r->reverse = j->lanes->reverse;
         r->elements = bound[count] - bound[0];
         r->at = r->room + SF_CPU_RAGGED_ROOM;
         for (int i = 0; i < K_WIDTH; i++)
                 r->lane[i] = (K_LANE_UNSIGNED)i;
-        for (int64_t i = 0; i < count; i++)
-                longest = bound[i + 1] - bound[i] > longest ? bound[i + 1] - bound[i] : longest;
-        longest = longest < K_WIDTH ? longest : K_WIDTH;
-        r->levels = longest > 1 ? sf_order_log2((uint64_t)longest - 1) + 1 : 0;
-        if (!r->levels) { /* every element is the first of its segment */
-                memset(r->at, 0, (size_t)r->elements * sizeof *r->at);
-                return;
+        for (int i = 0; i < 16; i++) {
+                up[i] = (uint8_t)i;
+                down[i] = (uint8_t)(15 - i);
         }
+        const int64_t longest = j->n < K_WIDTH ? j->n : K_WIDTH;
+        r->levels = longest > 1 ? sf_order_log2((uint64_t)longest - 1) + 1 : 0;
         /* The positions of each segment are stored over the place of the next segment, whose own
          * are stored after. */
-        for (int64_t i = 0; i < count; i++) {
-                const int32_t begin = bound[i] - bound[0];
-                if (r->reverse)
-                        *(O(ragged_lanes) *)(r->at + r->elements - begin - K_WIDTH) = K_WIDTH - 1 - r->lane;
-                else
-                        *(O(ragged_lanes) *)(r->at + begin) = r->lane;
-        }
+        if (r->reverse)
+                for (int64_t i = 0; i < count; i++)
+                        *(positions *)(r->at + r->elements - (bound[i] - bound[0]) - 16) = down;
+        else
+                for (int64_t i = 0; i < count; i++)
+                        *(positions *)(r->at + (bound[i] - bound[0])) = up;
 }
 
 /* The end of the segments from `first` on that fit in one vector. */
@@ -90,11 +87,16 @@ SF_INLINE int64_t O(ragged_fit)(const int32_t *bound, int64_t first, int64_t cou
 }
 
 /* Scans the segments of one vector, of `elements` elements from `low` on in memory. *at gets the
- * elements' positions in their segments. */
+ * elements' positions in their segments. What other elements of the call a vector has there is
+ * read too: it reaches no result. */
 SF_INLINE O(val) O(ragged_scan)(const O(ragged) *r, const sf_rows *j, const O(none) *none, int64_t low, int64_t before, int elements, K_BITS *at)
 {
-        O(val) v = O(load_some)(j->x + low * K_SIZE, j->m ? j->m + low : NULL, none, 0, elements);
-        *at = *(const O(ragged_lanes) *)(r->at + before);
+        O(val) v;
+        if (before + K_WIDTH <= r->elements && !j->m)
+                v = O(load)(j->x + low * K_SIZE, NULL, none);
+        else
+                v = O(load_some)(j->x + low * K_SIZE, j->m ? j->m + low : NULL, none, 0, elements);
+        *at = K_CAT(v_lanes_u, K_LANE_BITS)(r->at + before);
         for (int k = 0; k < r->levels; k++) {
                 const K_BITS below = *at & (((K_LANE_UNSIGNED)1 << k) - 1);
                 const v_raw index = O(ragged_index)(r->reverse ? r->lane + below + 1 : r->lane - below - 1);
@@ -103,6 +105,20 @@ SF_INLINE O(val) O(ragged_scan)(const O(ragged) *r, const sf_rows *j, const O(no
         if (j->carry)
                 O(add_carry)(j->carry, &v, 1);
         return v;
+}
+
+/* Stores some lanes, or none. How many is hard to predict, so that one masked store is better than a
+ * choice. */
+SF_INLINE void O(ragged_store)(char *y, N(vec) v, int first, int count)
+{
+#if K_OUT == K_LANE_BYTES && defined(V_MASK_BITS)
+        N(store_part)(y, v, first, count);
+#else
+        if (count == K_WIDTH)
+                N(store)(y, v);
+        else if (count > 0)
+                N(store_part)(y, v, first, count);
+#endif
 }
 
 /* For the segments from `first` to `next`: where their lowest element is in memory, and how many of
@@ -114,55 +130,77 @@ SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_
 }
 
 /*
- * One segment of more than a vector, vector by vector: what is to the left is combined lowest level
- * first, and the total of the block that a vector closes is stored (order.h). A fold returns its
- * total in every position; a scan stores its results.
+ * One segment of more than a vector, tile by tile: what is to the left is combined lowest level
+ * first, and the total of the block that a tile closes is kept (order.h). A fold returns its total
+ * in every position; a scan stores its results. Elements after the segment that are not behind
+ * `limit` may be read: they are to the right of all results.
  */
-SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(none) *none, const bool fold, N(vec) before, int64_t begin, int64_t elements)
+SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(none) *none, const bool fold, N(vec) before, int64_t begin, int64_t end, int64_t limit)
 {
-        enum { LEVELS = 6 };
-        _Static_assert(1 << (LEVELS - 1) == SF_CPU_RAGGED_LONG, "a level for every bit of a count of vectors");
+        enum { TILE = V_SCAN_TILE, LEVELS = 6 };
+        _Static_assert(TILE << (LEVELS - 1) >= SF_CPU_RAGGED_LONG, "a level for every bit of a count of tiles");
         const bool reverse = j->lanes->reverse;
-        int64_t low = reverse ? -begin - (K_WIDTH - 1) : begin;
-        O(val) inside[LEVELS], v = none->value;
-        inside[0] = v; /* never used, but compilers warn */
-        for (int i = 0; elements > 0; i++, elements -= K_WIDTH, low += reverse ? -K_WIDTH : K_WIDTH) {
-                const int count = elements < K_WIDTH ? (int)elements : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
-                const int64_t at = low + first;
-                const uint8_t *m = j->m ? j->m + at : NULL;
-                __builtin_prefetch(j->x + at * K_SIZE + j->ahead);
-                if (count == K_WIDTH)
-                        v = O(load)(j->x + at * K_SIZE, m, none);
-                else
-                        v = O(load_some)(j->x + at * K_SIZE, m, none, first, count);
-                v = O(lane_scan)(v, t, K_LOG_WIDTH);
-                if (fold)
-                        v = count == K_WIDTH ? O(last)(v, t) : O(spread)(v, reverse ? first : count - 1, 1);
+        O(val) inside[LEVELS], v[TILE];
+        inside[0] = none->value; /* never used, but compilers warn */
+        for (uint64_t tile = 0; begin < end; tile++, begin += TILE * K_WIDTH) {
+                const int64_t left = end - begin, low = reverse ? 1 - K_WIDTH - begin : begin, step = reverse ? -K_WIDTH : K_WIDTH;
+                const bool whole = begin + TILE * K_WIDTH <= limit;
+                V_UNROLL
+                for (int i = 0; i < TILE; i++)
+                        __builtin_prefetch(j->x + (low + i * step) * K_SIZE + j->ahead);
+                if (whole && !j->m) {
+                        V_UNROLL
+                        for (int i = 0; i < TILE; i++)
+                                v[i] = O(load)(j->x + (low + i * step) * K_SIZE, NULL, none);
+                } else {
+                        for (int i = 0; i < TILE; i++) {
+                                const int64_t rest = left - i * K_WIDTH;
+                                const int count = rest < K_WIDTH ? (int)rest : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
+                                const int64_t at = low + i * step + first;
+                                v[i] = none->value;
+                                if (count > 0)
+                                        v[i] = O(load_some)(j->x + at * K_SIZE, j->m ? j->m + at : NULL, none, first, count);
+                        }
+                }
+                O(scan_tile)(t, K_LOG_WIDTH, v);
+                O(val) total = O(last)(v[TILE - 1], t);
 #ifdef K_ORDERED
-                const int closed = sf_order_closed((uint64_t)i);
+                const int closed = sf_order_closed(tile);
+                for (uint64_t bits = tile; bits; bits &= bits - 1) {
+                        const O(val) entry = inside[__builtin_ctzll(bits)];
+                        V_UNROLL
+                        for (int i = 0; i < TILE; i++)
+                                v[i] = O(combine)(entry, v[i]);
+                }
                 for (int k = 0; k < closed; k++)
-                        v = O(combine)(inside[k], v);
-                inside[closed] = O(settle)(fold ? v : O(last)(v, t));
-                for (int bits = i >> closed << closed; bits; bits &= bits - 1)
-                        v = O(combine)(inside[__builtin_ctz((unsigned)bits)], v);
+                        total = O(combine)(inside[k], total);
+                inside[closed] = O(settle)(total);
 #else
-                if (i)
-                        v = O(combine)(inside[0], v);
-                inside[0] = O(settle)(fold ? v : O(last)(v, t));
+                if (tile) {
+                        V_UNROLL
+                        for (int i = 0; i < TILE; i++)
+                                v[i] = O(combine)(inside[0], v[i]);
+                        total = O(combine)(inside[0], total);
+                }
+                inside[0] = O(settle)(total);
 #endif
                 if (fold)
                         continue;
                 if (j->carry)
-                        O(add_carry)(j->carry, &v, 1);
-                N(vec) result = O(lower)(v, none);
-                if (j->exclusive)
-                        result = N(shift)(t, &before, result);
-                if (count == K_WIDTH)
-                        N(store)(j->y + at * K_OUT, result);
-                else
-                        N(store_part)(j->y + at * K_OUT, result, first, count);
+                        O(add_carry)(j->carry, v, TILE);
+                V_UNROLL
+                for (int i = 0; i < TILE; i++) {
+                        const int64_t rest = left > i * K_WIDTH ? left - i * K_WIDTH : 0;
+                        const int count = rest < K_WIDTH ? (int)rest : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
+                        N(vec) result = O(lower)(v[i], none);
+                        if (j->exclusive)
+                                result = N(shift)(t, &before, result);
+                        O(ragged_store)(j->y + (low + i * step + first) * K_OUT, result, first, count);
+                }
         }
-        return v;
+        /* the last position: so many vectors, of which the last is not full, are in the last tile */
+        const int64_t last = end - (begin - TILE * K_WIDTH) - 1;
+        return fold ? O(spread)(v[last / K_WIDTH], (int)(reverse ? K_WIDTH - 1 - last % K_WIDTH : last % K_WIDTH), 1) : v[0];
 }
 
 #ifndef K_FOLDS
@@ -179,7 +217,7 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 K_BITS at;
                 if (bound[first + 1] - bound[first] > K_WIDTH) {
                         next = first + 1;
-                        O(ragged_long)(&j, &t, &none, false, fill, bound[first], bound[next] - bound[first]);
+                        O(ragged_long)(&j, &t, &none, false, fill, bound[first], bound[next], bound[count]);
                         continue;
                 }
                 next = O(ragged_fit)(bound, first, count);
@@ -191,14 +229,19 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 N(vec) result = O(lower)(O(ragged_scan)(&r, &j, &none, low, before, elements, &at), &none);
                 if (j.exclusive)
                         result = N(blend)(O(ragged_some)(at), N(permute)(result, O(ragged_index)(r.reverse ? r.lane + 1 : r.lane - 1)), fill);
-                if (elements == K_WIDTH)
-                        N(store)(j.y + low * K_OUT, result);
-                else
-                        N(store_part)(j.y + low * K_OUT, result, 0, elements);
+                O(ragged_store)(j.y + low * K_OUT, result, 0, elements);
         }
 }
 #endif
 
+#ifdef K_SHORT_ROWS
+#include "cpu/ragged_halves.inc.h"
+
+static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t count)
+{
+        O(fold_halves)(j, bound, count);
+}
+#else
 static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
         sf_rows j = *job;
@@ -213,7 +256,7 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 K_BITS at;
                 if (bound[first + 1] - bound[first] > K_WIDTH) {
                         next = first + 1;
-                        O(val) v = O(ragged_long)(&j, &t, &none, true, none.element, bound[first], bound[next] - bound[first]);
+                        O(val) v = O(ragged_long)(&j, &t, &none, true, none.element, bound[first], bound[next], bound[count]);
                         if (carry)
                                 O(add_carry)(carry, &v, 1);
                         N(store_part)(j.y + first * K_OUT, O(lower)(v, &none), 0, 1);
@@ -235,3 +278,4 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 N(store_part)(j.y + first * K_OUT, O(lower)(v, &none), 0, (int)(next - first));
         }
 }
+#endif

@@ -7,28 +7,6 @@
  * A tile: V_SCAN_TILE vectors of a row. First lanes are scanned, then vectors.
  * ---------------------------------------------------------------------------------------------- */
 
-/* Scans consecutive vectors whose lanes have been scanned: the last position of one is to the left
- * of the next ones. */
-SF_INLINE void O(scan_vectors)(const N(tables) *t, const int count, O(val) *v)
-{
-        V_UNROLL
-        for (int size = 1; size < count; size *= 2) {
-                V_UNROLL
-                for (int i = 0; i < count; i++)
-                        if (i & size)
-                                v[i] = O(combine)(O(last)(v[(i & -size) - 1], t), v[i]);
-        }
-}
-
-/* levels 0: as many as the tables have. */
-SF_INLINE void O(scan_tile)(const N(tables) *t, const int levels, O(val) *v)
-{
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++)
-                v[i] = O(lane_scan)(v[i], t, levels);
-        O(scan_vectors)(t, V_SCAN_TILE, v);
-}
-
 /* Loads a tile of one row, vectors `step` elements apart. `full`: a constant that is true if they
  * are full. */
 SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64_t ahead, const bool full, int unit,

@@ -11,6 +11,7 @@
 #include "cpu/panel.h"
 
 #include "core/value.h"
+#include "cpu/pool.h"
 
 #include <string.h>
 
@@ -22,6 +23,40 @@
  * finish at about the same time. */
 #define SPAN_BYTES (256 << 10)
 #define SPANS_EACH 16
+/* The most positions of a block that has one segment and no panel. */
+#define MOST_AT_ONCE (1 << 30)
+
+/* ---------------------------------------------------------------------------------------------
+ * Offsets are checked by all threads, because there may be as many as elements
+ * ------------------------------------------------------------------------------------------- */
+#define RISE_EACH (1 << 15) /* offsets */
+
+typedef struct rising {
+        const sf_segments *segments;
+        _Atomic int64_t next;
+        _Atomic bool falls;
+} rising;
+
+static void check_rise(void *job, int worker)
+{
+        rising *r = job;
+        const int64_t count = r->segments->count;
+        (void)worker;
+        for (int64_t at; (at = atomic_fetch_add(&r->next, RISE_EACH)) < count;)
+                if (!sf_segments_rise(r->segments, at, sf_smaller(at + RISE_EACH, count)))
+                        atomic_store(&r->falls, true);
+}
+
+bool sf_cpu_rise(const sf_context *ctx, const sf_segments *s)
+{
+        rising r = {.segments = s};
+        const int workers = sf_cpu_workers(ctx, s->count * (s->wide ? 8 : 4));
+        if (workers > 1)
+                sf_pool_run(workers, check_rise, &r);
+        else
+                check_rise(&r, 0);
+        return !r.falls;
+}
 
 /* ---------------------------------------------------------------------------------------------
  * The plan
@@ -33,8 +68,20 @@ void sf_segments_span(sf_panels *p, int64_t span)
         p->tasks = p->outers * sf_panels_length(p, p->line) * p->strips * p->spans;
 }
 
+/* Does a block use no panel that a program fills or empties? */
+static bool is_direct(const sf_panels *p)
+{
+        const sf_panel_member *m = &p->member[0];
+        return p->shape == SF_PANEL_ROWS && p->members == 1 && !p->spreads && m->reads && (m->masks || !m->step->m) &&
+               !sf_op_is(m->step->op, SF_INDEX) && (m->step->fold || m->writes || m->gathers);
+}
+
 void sf_segments_plan(sf_panels *p, int workers)
 {
+        const sf_panel_member *m = &p->member[0];
+        p->direct = is_direct(p) && !m->gathers;
+        if (is_direct(p)) /* the larger a block, the fewer segments are in two */
+                p->block = sf_smaller(m->kernels->width * SF_CPU_RAGGED_BLOCK, m->gathers ? SF_PANEL_BYTES / m->size : INT64_MAX);
         const int64_t lines = p->outers * sf_panels_length(p, p->line) * p->strips;
         const int64_t span = SPAN_BYTES / sf_larger(1, p->cols * sf_panels_bytes(p));
         const int64_t share = sf_parts(p->n * lines, (int64_t)SPANS_EACH * workers);
@@ -194,8 +241,9 @@ static void run_parts(const sf_walker *w, const sf_block *b)
         const sf_panel_member *m = b->m;
         const sf_cuts *c = b->piece->cuts;
         const bool fold = m->step->fold, columns = p->shape == SF_PANEL_COLUMNS;
-        const bool ragged = m->kernels->scan_segments && p->shape == SF_PANEL_ROWS;
-        const int64_t result = b->piece->cols * m->size, longest = m->kernels->width * SF_CPU_RAGGED_LONG;
+        const bool ragged = (fold ? m->kernels->fold_segments : m->kernels->scan_segments) && p->shape == SF_PANEL_ROWS;
+        const int64_t result = b->piece->cols * m->size;
+        const int64_t longest = m->kernels->width * (fold ? m->kernels->fold_long : SF_CPU_RAGGED_LONG);
         const strides s = strides_of(p, b);
         sf_rows rows = {0};
         sf_columns cols = {0};
@@ -214,6 +262,7 @@ static void run_parts(const sf_walker *w, const sf_block *b)
                 if (next > i) {
                         const sf_block first = part_of(p, *b, i);
                         refill(p, &first, w->scratch);
+                        rows.n = sf_smaller(c->most, longest);
                         (fold ? m->kernels->fold_segments : m->kernels->scan_segments)(&rows, c->bound + i, next - i);
                         continue;
                 }
@@ -250,24 +299,25 @@ static void store_results(const sf_walker *w, const sf_piece *piece, int32_t mem
                 sf_panel_store_totals(w, &b, w->scratch + m->totals);
 }
 
-/* Writes one element n times. The usual sizes have no call for each segment, because segments may
- * be short and many. */
-static void repeat(char *to, const char *from, int64_t size, int64_t n)
+/* Writes one element n times. The usual sizes are written 16 bytes at a time, without a call for each
+ * segment, because segments may be short and many. `past`: up to 15 bytes behind the last one may
+ * be written too. */
+static void repeat(char *to, const char *from, int64_t size, int64_t n, bool past)
 {
-        uint32_t narrow;
-        uint64_t wide;
-        if (size == sizeof narrow) {
-                memcpy(&narrow, from, sizeof narrow);
-                for (int64_t i = 0; i < n; i++)
-                        memcpy(to + i * (int64_t)sizeof narrow, &narrow, sizeof narrow);
-        } else if (size == sizeof wide) {
-                memcpy(&wide, from, sizeof wide);
-                for (int64_t i = 0; i < n; i++)
-                        memcpy(to + i * (int64_t)sizeof wide, &wide, sizeof wide);
-        } else {
-                for (int64_t i = 0; i < n; i++)
-                        memcpy(to + i * size, from, (size_t)size);
+        typedef uint64_t words __attribute__((vector_size(16), aligned(1), may_alias));
+        if (size == 4 || size == 8) {
+                uint64_t word = 0;
+                memcpy(&word, from, (size_t)size);
+                word = size == 4 ? word << 32 | word : word;
+                const words v = {word, word};
+                const int64_t bytes = n * size, whole = past ? (bytes + 15) / 16 * 16 : bytes / 16 * 16;
+                for (int64_t i = 0; i < whole; i += 16)
+                        *(words *)(to + i) = v;
+                n -= whole / size; /* fewer than 16 bytes are left */
+                to += whole;
         }
+        for (int64_t i = 0; i < n; i++)
+                memcpy(to + i * size, from, (size_t)size);
 }
 
 /* Repeats operands that have one element for each segment, once for each position of it in the
@@ -282,13 +332,13 @@ static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
                 const sf_operand *x = &f->operand[k];
                 const int64_t size = sf_dtypes[x->dt].size, across = p->col < 0 ? 0 : x->stride[p->col];
                 char *to = w->scratch + p->spread[k];
-                for (int64_t i = 0; x->segment && i < c->parts; i++) {
+                for (int64_t i = 0; p->spreads >> k & 1 && i < c->parts; i++) {
                         const int64_t entry = sf_segments_entry(p->member[0].step, c->first + i), n = c->bound[i + 1] - c->bound[i];
                         char *at = to + (p->reverse ? count - c->bound[i + 1] : c->bound[i]) * cols * size;
                         if (!n)
                                 continue;
                         if (cols == 1 && entry >= 0) {
-                                repeat(at, piece->in[k].at + entry * x->segment, size, n);
+                                repeat(at, piece->in[k].at + entry * x->segment, size, n, !p->reverse); /* the next overwrites what is past it */
                                 continue;
                         }
                         if (entry < 0)
@@ -349,8 +399,11 @@ static cursor cursor_of(const sf_step *step)
         return (cursor){.step = step, .high = s->count, .at = s->offsets, .stride = s->stride, .sign = 1};
 }
 
-SF_INLINE int64_t read_begin(const cursor *c, int64_t k, const bool wide)
+/* plain: offsets follow one another in memory, and positions are counted as they are. */
+SF_INLINE int64_t read_begin(const cursor *c, int64_t k, const bool wide, const bool plain)
 {
+        if (plain)
+                return sf_segments_read(c->at + k * (wide ? 8 : 4), wide);
         return c->base + c->sign * sf_segments_read(c->at + k * c->stride, wide);
 }
 
@@ -358,32 +411,39 @@ static int64_t begin_of(const cursor *c, int64_t k)
 {
         if (k < c->low || k > c->high)
                 return c->step->reverse ? 0 : c->step->n;
-        return read_begin(c, k, c->step->segments.wide);
+        return read_begin(c, k, c->step->segments.wide, false);
 }
 
-/* Takes whole segments as long as they fit: the usual case if there are many short ones. */
-SF_INLINE void take_whole(cursor *c, const sf_panels *p, int32_t *bound, sf_cuts *cuts, int64_t *used, const bool wide)
+/* Takes whole segments as long as they fit: the usual case if there are many short ones. None of
+ * them is a step by itself, because those are longer than a block. */
+SF_INLINE void take_whole(cursor *c, const sf_panels *p, int32_t *bound, sf_cuts *cuts, int64_t *used, const bool wide, const bool plain)
 {
+        enum { EACH = 16 };
         const int64_t origin = c->begin - *used, limit = origin + p->block;
-        const int64_t last = sf_smaller(sf_smaller(c->end, c->high), c->k + p->block - cuts->parts);
-        int64_t k = c->k, begin = c->begin, most = cuts->most;
-        int32_t *to = bound + cuts->parts - k;
-        while (k >= c->low && k < last) {
-                const int64_t next = read_begin(c, k + 1, wide), length = next - begin;
-                if (next > limit || length >= p->longest)
+        const int64_t last = sf_smaller(sf_smaller(c->end, c->high), c->k + sf_panels_cuts(p) - cuts->parts);
+        int64_t k = c->k;
+        int32_t *to = bound + cuts->parts - k, most = (int32_t)cuts->most;
+        for (; k >= c->low && k + EACH <= last && read_begin(c, k + EACH, wide, plain) <= limit; k += EACH)
+                for (int i = 1; i <= EACH; i++)
+                        to[k + i] = (int32_t)(read_begin(c, k + i, wide, plain) - origin);
+        for (; k >= c->low && k < last; k++) {
+                const int64_t next = read_begin(c, k + 1, wide, plain);
+                if (next > limit)
                         break;
-                most = length > most ? length : most;
-                to[++k] = (int32_t)(next - origin);
-                begin = next;
+                to[k + 1] = (int32_t)(next - origin);
         }
         if (k == c->k)
                 return;
+        for (int64_t i = c->k; i < k; i++) {
+                const int32_t length = to[i + 1] - to[i];
+                most = length > most ? length : most;
+        }
         cuts->parts += k - c->k;
         cuts->most = most;
         cuts->length = to[k] - to[k - 1];
-        *used = begin - origin;
+        *used = to[k];
         c->k = k;
-        c->begin = begin;
+        c->begin = origin + to[k];
         if (k < c->end)
                 c->next = begin_of(c, k + 1);
 }
@@ -405,16 +465,21 @@ static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *
         *cuts = (sf_cuts){.bound = bound, .start = c->done, .first = c->k, .ends = true};
         bound[0] = 0;
         if (!c->done) {
-                if (c->step->segments.wide)
-                        take_whole(c, p, bound, cuts, &used, true);
+                const bool wide = c->step->segments.wide, plain = c->stride == (wide ? 8 : 4) && c->sign > 0;
+                if (plain && wide)
+                        take_whole(c, p, bound, cuts, &used, true, true);
+                else if (plain)
+                        take_whole(c, p, bound, cuts, &used, false, true);
+                else if (wide)
+                        take_whole(c, p, bound, cuts, &used, true, false);
                 else
-                        take_whole(c, p, bound, cuts, &used, false);
+                        take_whole(c, p, bound, cuts, &used, false, false);
         }
-        while (c->k < c->end && cuts->parts < p->block) {
-                const int64_t length = c->next - c->begin, left = length - c->done, room = p->block - used;
+        while (c->k < c->end && cuts->parts < sf_panels_cuts(p)) {
+                const int64_t length = c->next - c->begin, left = length - c->done, room = p->direct && !used ? MOST_AT_ONCE : p->block - used;
                 if (length >= p->longest)
                         break; /* it is a step by itself */
-                if (left > room && length <= p->block && used >= p->block / 2)
+                if (left > room && used && (p->direct || (length <= p->block && used >= p->block / 2)))
                         break; /* the next block has room for all of it */
                 const int64_t take = left <= room ? left : room / tile * tile;
                 if (take < left && !take)

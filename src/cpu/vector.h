@@ -23,6 +23,8 @@
  *   V_LONG                  static V_APART, if functions of many scalar steps should not be inlined
  *   v_u64_from              (const void *, size, is_signed, truth) -> v_u64: as many integers of 1,
  *                           2 or 4 bytes, or bool of 1, if V_WIDEN_INTEGERS is defined
+ *   v_lanes_u32             and v_lanes_u64: (const void *) -> a vector of bytes as lanes, if
+ *                           V_WIDEN_BYTES is defined
  *   v_shuffle16             (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged, by the
  *                           lowest 4 bits of each index
  *   v_larger_f32 ... _u64   if V_LARGER_REAL, V_LARGER_NARROW, V_LARGER_32 or V_LARGER_64 is
@@ -126,6 +128,20 @@ V_LONG v_u64 v_u64_from(const void *p, const int size, const bool is_signed, con
                 v[i] = truth ? one != 0 : is_signed ? (uint64_t)((int64_t)(one << over) >> over) : one;
         }
         return v;
+}
+#endif
+
+/* As many lanes as a vector has, from one byte each. */
+#ifndef V_WIDEN_BYTES
+typedef uint8_t v_bytes4 __attribute__((vector_size(V_LANES4), aligned(1), may_alias));
+typedef uint8_t v_bytes8 __attribute__((vector_size(V_LANES8), aligned(1), may_alias));
+SF_INLINE v_u32 v_lanes_u32(const void *p)
+{
+        return __builtin_convertvector(*(const v_bytes4 *)p, v_u32);
+}
+SF_INLINE v_u64 v_lanes_u64(const void *p)
+{
+        return __builtin_convertvector(*(const v_bytes8 *)p, v_u64);
 }
 #endif
 

@@ -1,0 +1,176 @@
+/*
+ * ragged_halves.inc.h: folds of segments by halves, many at once. Template, part of ragged.inc.h.
+ *
+ * Every segment is cut into vectors from its own beginning; the last may have fewer elements, or
+ * none. K_WIDTH vectors, whatever segments they belong to, are halved until one is left, with the
+ * total of vector r in lane r. The totals of a segment are then a segment themselves, K_WIDTH times
+ * shorter. When none has more than a vector, the totals are results. So no lane is idle but those
+ * of last vectors, and there is nothing that depends on the length of one segment. Widening sums
+ * add elements before they become lanes: then a vector has as many elements as memory has in it.
+ */
+#ifdef K_TOTALS
+enum { O(vector) = V_BYTES / K_SIZE };
+#else
+enum { O(vector) = K_WIDTH };
+#endif
+
+typedef struct O(halves) {
+        /* a vector has elements at[i] .. to[i] - 1 */
+        int32_t at[SF_CPU_RAGGED_VECTORS], to[SF_CPU_RAGGED_VECTORS];
+        int32_t bound[SF_CPU_RAGGED_CUTS + 1 + SF_CPU_RAGGED_ROOM]; /* of the totals */
+        /* and room, because whole vectors are read */
+        K_LANE_C total[K_PARTS][SF_CPU_RAGGED_VECTORS + SF_CPU_RAGGED_ROOM];
+} O(halves);
+
+/* Lists the vectors, of `each` elements, of all segments. Those of the totals that they become
+ * replace the bounds. */
+static V_APART int64_t O(list_vectors)(O(halves) *h, const int32_t *bound, int64_t count, int32_t each)
+{
+        int32_t n = 0;
+        for (int64_t i = 0; i < count; i++) {
+                const int32_t end = bound[i + 1];
+                int32_t at = bound[i];
+                h->bound[i] = n;
+                for (; end - at > each; at += each, n++) {
+                        h->at[n] = at;
+                        h->to[n] = at + each;
+                }
+                h->at[n] = at;
+                h->to[n++] = end;
+        }
+        h->bound[count] = n;
+        return n;
+}
+
+/* The totals of `many` vectors of elements, in lanes. All: there are K_WIDTH, and memory behind the
+ * last element of each is the call's own for a whole vector; there is no mask. */
+SF_INLINE O(val) O(halve_elements)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, const bool reverse, const bool all, int many)
+{
+        const O(val) beyond = O(neutral)(none);
+        O(val) v[K_WIDTH];
+        V_UNROLL
+        for (int r = 0; r < K_WIDTH; r++) {
+                const int here = all || r < many ? to[r] - at[r] : 0, first = reverse ? K_WIDTH - here : 0;
+                const int64_t low = reverse ? 1 - K_WIDTH - at[r] : at[r];
+                v[r] = beyond;
+                if (all) {
+                        __builtin_prefetch(j->x + low * K_SIZE + j->ahead);
+                        v[r] = O(load)(j->x + low * K_SIZE, NULL, none);
+                } else if (here > 0) {
+                        v[r] = O(load_some)(j->x + (low + first) * K_SIZE, j->m ? j->m + low + first : NULL, none, first, here);
+                }
+                if (reverse)
+                        v[r] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[r]);
+                else
+                        v[r] = O(blend)(v_mask_below(here, K_LANE_BYTES), v[r], beyond);
+        }
+        O(halve_all)(v, K_WIDTH, 0);
+        return v[0];
+}
+#ifdef K_TOTALS
+/* The same without a mask; any order will do. */
+SF_INLINE O(val) O(halve_sums)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, const bool all, int many)
+{
+        O(val) v[K_WIDTH];
+        V_UNROLL
+        for (int r = 0; r < K_WIDTH; r++) {
+                const int here = all || r < many ? to[r] - at[r] : 0;
+                const char *x = j->x + (j->lanes->reverse && !all ? 1 - to[r] : at[r]) * K_SIZE;
+                if (all) {
+                        __builtin_prefetch(x + j->ahead);
+#ifdef V_MASK_BITS
+                        v[r] = N(total)(N(first_bytes)(x, here * K_SIZE), none->turn);
+#else
+                        v[r] = N(total)((v_u64)v_raw_load(x) & v_mask_below(here * K_SIZE, 1), none->turn);
+#endif
+                } else {
+                        v[r] = here > 0 ? N(total)(N(first_bytes)(x, here * K_SIZE), none->turn) : none->value;
+                }
+        }
+        O(halve_all)(v, K_WIDTH, 0);
+        return v[0];
+}
+#endif
+static V_APART void O(halve_forwards)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, O(val) *v)
+{
+#ifdef K_TOTALS
+        *v = O(halve_sums)(j, none, at, to, true, K_WIDTH);
+#else
+        *v = O(halve_elements)(j, none, at, to, false, true, K_WIDTH);
+#endif
+}
+static V_APART void O(halve_some)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, int many, O(val) *v)
+{
+#ifdef K_TOTALS
+        if (!j->m) {
+                *v = O(halve_sums)(j, none, at, to, false, many);
+                return;
+        }
+#endif
+        if (j->lanes->reverse)
+                *v = O(halve_elements)(j, none, at, to, true, false, many);
+        else
+                *v = O(halve_elements)(j, none, at, to, false, false, many);
+}
+
+/* The same of vectors of totals. */
+static V_APART void O(halve_totals)(const O(halves) *h, const O(none) *none, const int32_t *at, const int32_t *to, int many, O(val) *total)
+{
+        O(val) v[K_WIDTH];
+        V_UNROLL
+        for (int r = 0; r < K_WIDTH; r++) {
+                const int from = r < many ? at[r] : 0, here = r < many ? to[r] - from : 0;
+#if K_PARTS > 1
+                const O(val) more = {N(get)(&h->total[0][from]), (K_SECOND_VEC)N(get)(&h->total[1][from])};
+#else
+                const O(val) more = N(get)(&h->total[0][from]);
+#endif
+                v[r] = O(blend)(v_mask_below(here, K_LANE_BYTES), more, O(neutral)(none));
+        }
+        O(halve_all)(v, K_WIDTH, 0);
+        *total = v[0];
+}
+
+static V_APART void O(fold_halves)(const sf_rows *j, const int32_t *bound, int64_t count)
+{
+        int64_t longest = j->n;
+        const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
+        O(halves) h;
+        const int32_t *at = bound, *to = bound + 1, *now = bound;
+        int32_t each = j->m ? K_WIDTH : O(vector);
+        for (bool elements = true, last = false; !last; longest = (longest + each - 1) / each, elements = false, each = K_WIDTH) {
+                int64_t vectors = count;
+                last = longest <= each;
+                at = now;
+                to = now + 1;
+                if (!last) {
+                        vectors = O(list_vectors)(&h, now, count, each);
+                        at = h.at;
+                        to = h.to;
+                        now = h.bound;
+                }
+                for (int64_t i = 0; i < vectors; i += K_WIDTH) {
+                        const int many = vectors - i < K_WIDTH ? (int)(vectors - i) : K_WIDTH;
+                        O(val) v;
+                        if (!elements)
+                                O(halve_totals)(&h, &none, at + i, to + i, many, &v);
+                        else if (many == K_WIDTH && at[i + K_WIDTH - 1] + each <= bound[count] && !j->lanes->reverse && !j->m)
+                                O(halve_forwards)(j, &none, at + i, to + i, &v);
+                        else
+                                O(halve_some)(j, &none, at + i, to + i, many, &v);
+                        if (!last) {
+#if K_PARTS > 1
+                                N(put)(&h.total[0][i], v.K_FIRST);
+                                N(put)(&h.total[1][i], (N(vec))v.K_SECOND);
+#else
+                                N(put)(&h.total[0][i], v);
+#endif
+                                continue;
+                        }
+                        v = O(blend)(O(ragged_some)(O(ragged_bounds)(bound + i + 1) - O(ragged_bounds)(bound + i)), v, none.value);
+                        if (j->carry)
+                                O(add_carry)(j->carry, &v, 1);
+                        N(store_unit)(j->y + i * K_OUT, O(lower)(v, &none), many);
+                }
+        }
+}
