@@ -3,7 +3,7 @@
  * (not_commuting.hpp) in the place of the product, against a plain loop. That it is associative
  * makes the loop right whatever the tree; the tree itself is test_cuda_host's.
  *
- *     test_sides_host folder compiler jobs
+ *     test_sides_host folder compiler jobs [--only LENGTH]     all shapes; or those whose axis 1 is so long
  */
 #include "backend_host.h"
 #include "check.h"
@@ -28,6 +28,7 @@ static const sf_cuda_chip chips[] = {
 static uint64_t x[MOST], y[2][MOST], right[2][MOST];
 static unsigned char mask[MOST];
 static sf_context *ctx;
+static int64_t only; /* the length of axis 1; 0: all shapes */
 
 static uint64_t compose(uint64_t a, uint64_t b)
 {
@@ -165,6 +166,8 @@ static void meet_all(void)
 {
         int turn = 0;
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+                if (only && shapes[i][1] != only)
+                        continue;
                 host_chip = chips[i + 1 == sizeof shapes / sizeof *shapes];
                 for (int fold = 0; fold < 2; fold++) {
                         host_seed = ++turn;
@@ -181,16 +184,19 @@ static void meet_all(void)
         }
         for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
                 host_chip = chips[passes[i].chip];
-                meet(passes[i].shape, (options){.initial = element(-7)});
+                if (!only || passes[i].shape[1] == only)
+                        meet(passes[i].shape, (options){.initial = element(-7)});
         }
 }
 
 int main(int argc, char **argv)
 {
         if (argc < 4) {
-                fprintf(stderr, "usage: test_sides_host folder compiler jobs\n");
+                fprintf(stderr, "usage: test_sides_host folder compiler jobs [--only LENGTH]\n");
                 return 2;
         }
+        if (argc > 5 && !strcmp(argv[4], "--only"))
+                only = atoi(argv[5]);
         sf_context_options o = SF_CONTEXT_OPTIONS_INIT;
         o.threads = 1;
         if (sf_context_create(&ctx, &o) != SF_OK)
@@ -206,12 +212,12 @@ int main(int argc, char **argv)
         host_learning = false;
         meet_all();
 #define KERNEL(name, NAME)                                                                         \
-        CHECK(host_met[SF_CUDA_##NAME] || SF_CUDA_##NAME == SF_CUDA_MAP ||                         \
+        CHECK(only || host_met[SF_CUDA_##NAME] || SF_CUDA_##NAME == SF_CUDA_MAP ||                 \
                       SF_CUDA_##NAME >= SF_CUDA_AGAIN,                                             \
               "no case has run kernels/" #name ".cu");
 #include "cuda/kernels.def"
 #undef KERNEL
-        CHECK(host_shared && host_totals && host_interleaved && host_chunked && host_whole_rows,
+        CHECK(only || (host_shared && host_totals && host_interleaved && host_chunked && host_whole_rows),
               "%ld shared, %ld totals, %ld interleaved", host_shared,
               host_totals, host_interleaved);
         sf_context_destroy(ctx);

@@ -14,6 +14,8 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Inductor has little to compile here: less than processes that help it take to import torch.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# Nor is what it compiles worth vectors, whose headers take longer, or a search for those that this machine has.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 
 
 def _devices():
