@@ -509,6 +509,22 @@ static void check_functions(void)
         }
 }
 
+/* f64 rounded to halves once, not by way of f32: on, just above and just below what is halfway between two of them, subnormal ones too. */
+static void check_halves(void)
+{
+        tool_shapes shapes;
+        outputs out;
+        tool_read_shapes("x=65536:f64", &shapes);
+        uint64_t *x = shapes.tensor[0].data = malloc(65536 * sizeof *x);
+        for (uint64_t i = 0; i < 65536; i++) {
+                const uint64_t r = hash(i), range = i % 2 ? 45 : 300, exponent = 1023 - range + r % (2 * range);
+                x[i] = (r >> 63 << 63 | exponent << 52 | (r >> 20 & 0xfff) << 40) + r / 1000 % 3 - 1;
+        }
+        if (run_everywhere("(x * 1).astype(f16), (x * 1).astype(bf16)", &shapes, "x=65536:f64", &out))
+                release(&out);
+        free(x);
+}
+
 /* How many reads of a large x each of them takes, at most: where a pass follows another line by line, its read is none. */
 static void test_reads(void)
 {
@@ -542,6 +558,7 @@ int main(int argc, char **argv)
         engines_open();
         test_formulas(every);
         check_functions();
+        check_halves();
         check_chains(argc > 3 ? (size_t)atol(argv[3]) : 1);
         check_long(5 * laws_every);
         for (size_t i = 0; i < sizeof laws / sizeof *laws; i += laws_every)

@@ -186,20 +186,31 @@ static void settle_bool(void *y, const void *a, const void *b, const void *c, in
                 to[i] = x[i] != 0;
 }
 
+/* f64 to f32, rounded to odd: if that is not exact, to the one of the two neighbours whose last bit is
+ * set. Rounding it again, to fewer bits, gives the same as one rounding. */
+SF_INLINE void round_to_odd(at_f32 *y, const at_f64 *x, int64_t count)
+{
+        M_INDEPENDENT
+        for (int64_t i = 0; i < count; i++) {
+                const float near = (float)x[i];
+                const double is = __builtin_fabs((double)near), was = __builtin_fabs(x[i]);
+                uint32_t bits;
+                memcpy(&bits, &near, 4);
+                bits += bits & 1 ? 0 : (uint32_t)(is < was) - (uint32_t)(is > was);
+                memcpy(&y[i], &bits, 4);
+        }
+}
+
 static void round_f16(void *y, const void *a, const void *b, const void *c, int64_t count)
 {
-        (void)b;
-        (void)c;
-        for (int64_t i = 0; i < count; i++)
-                ((at_f32 *)y)[i] = sf_f32_from_f16(sf_f16_from(((const at_f64 *)a)[i]));
+        round_to_odd(y, a, count);
+        settle_f16(y, y, b, c, count);
 }
 
 static void round_bf16(void *y, const void *a, const void *b, const void *c, int64_t count)
 {
-        (void)b;
-        (void)c;
-        for (int64_t i = 0; i < count; i++)
-                ((at_f32 *)y)[i] = sf_f32_from_bf16(sf_bf16_from(((const at_f64 *)a)[i]));
+        round_to_odd(y, a, count);
+        settle_bf16(y, y, b, c, count);
 }
 
 static void number(void *y, int64_t size, int64_t from, int64_t step, int64_t count)
