@@ -324,3 +324,35 @@ sf_status sf_cpu_run(sf_context *ctx, const sf_step *s)
         }
         return SF_OK;
 }
+
+/* ---------------------------------------------------------------------------------------------
+ * Offsets are checked by all threads, because there may be as many as elements
+ * ------------------------------------------------------------------------------------------- */
+#define RISE_EACH (1 << 15) /* offsets */
+
+typedef struct rising {
+        const sf_segments *segments;
+        _Atomic int64_t next;
+        _Atomic bool falls;
+} rising;
+
+static void check_rise(void *job, int worker)
+{
+        rising *r = job;
+        const int64_t count = r->segments->count;
+        (void)worker;
+        for (int64_t at; (at = atomic_fetch_add(&r->next, RISE_EACH)) < count;)
+                if (!sf_segments_rise(r->segments, at, sf_smaller(at + RISE_EACH, count)))
+                        atomic_store(&r->falls, true);
+}
+
+bool sf_cpu_rise(const sf_context *ctx, const sf_segments *s)
+{
+        rising r = {.segments = s};
+        const int workers = sf_cpu_workers(ctx, s->count * (s->wide ? 8 : 4));
+        if (workers > 1)
+                sf_pool_run(workers, check_rise, &r);
+        else
+                check_rise(&r, 0);
+        return !r.falls;
+}

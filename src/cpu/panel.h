@@ -175,7 +175,7 @@ static inline int64_t sf_magnitude(int64_t v)
 }
 
 /* ---------------------------------------------------------------------------------------------
- * plan.c, shape.c and cut.c: the plan
+ * plan.c, shape.c, direct.c and cut.c: the plan
  * ------------------------------------------------------------------------------------------- */
 
 /* Begins a plan for a step and its siblings; none of them is taken yet. */
@@ -214,6 +214,11 @@ void sf_shape_lanes(sf_panels *p, sf_panel_member *m);
 bool sf_shape_crossed(const sf_panels *p);
 /* Is there an operand that is constant along one dimension and varies along the other? */
 bool sf_shape_shares(const sf_panels *p, int32_t still, int32_t moving);
+/* In direct.c, for plan.c: which memory a member's kernels use themselves; whether it is a fold of
+ * products; whether two members are folds of differences and of their squares. */
+void sf_direct_choose(sf_panels *p, sf_panel_member *m);
+void sf_direct_products(sf_panels *p, sf_panel_member *m);
+void sf_direct_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other);
 /* In cut.c, for plan.c: first sizes, and whether an axis is shared; then tasks. */
 void sf_cut_sizes(sf_panels *p, int workers);
 void sf_cut_tasks(sf_panels *p, int workers);
@@ -416,6 +421,24 @@ static inline int64_t sf_panels_cuts(const sf_panels *p)
 {
         return sf_smaller(p->block, SF_PANEL_CUTS);
 }
+
+/* How far a task has come. */
+typedef struct sf_cursor {
+        const sf_step *step;
+        int64_t low, high;        /* the segments whose begin is read from an offset */
+        const char *at;           /* the offset of segment k is at + k * stride */
+        int64_t stride, base, sign; /* it begins at base + sign * offset */
+        int64_t k, end;           /* the current segment, and the first one of the next task */
+        int64_t begin, next;      /* where the current segment begins and ends */
+        int64_t done;             /* positions of it that are done */
+} sf_cursor;
+
+/* In segments_blocks.c, for segments.c: a cursor before any segment; where segment k begins; the next
+ * segment. sf_cursor_fill: what the next block has; returns how many positions. */
+sf_cursor sf_cursor_of(const sf_step *step);
+int64_t sf_cursor_begin(const sf_cursor *c, int64_t k);
+void sf_cursor_go_on(sf_cursor *c);
+int64_t sf_cursor_fill(sf_cursor *c, const sf_panels *p, int64_t tile, int32_t *bound, sf_cuts *cuts);
 
 /* Chooses the tasks of a plan whose sizes are known. */
 void sf_segments_plan(sf_panels *p, int workers);

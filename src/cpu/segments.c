@@ -11,7 +11,6 @@
 #include "cpu/panel.h"
 
 #include "core/value.h"
-#include "cpu/pool.h"
 
 #include <string.h>
 
@@ -23,40 +22,6 @@
  * finish at about the same time. */
 #define SPAN_BYTES (256 << 10)
 #define SPANS_EACH 16
-/* The most positions of a block that has one segment and no panel. */
-#define MOST_AT_ONCE (1 << 30)
-
-/* ---------------------------------------------------------------------------------------------
- * Offsets are checked by all threads, because there may be as many as elements
- * ------------------------------------------------------------------------------------------- */
-#define RISE_EACH (1 << 15) /* offsets */
-
-typedef struct rising {
-        const sf_segments *segments;
-        _Atomic int64_t next;
-        _Atomic bool falls;
-} rising;
-
-static void check_rise(void *job, int worker)
-{
-        rising *r = job;
-        const int64_t count = r->segments->count;
-        (void)worker;
-        for (int64_t at; (at = atomic_fetch_add(&r->next, RISE_EACH)) < count;)
-                if (!sf_segments_rise(r->segments, at, sf_smaller(at + RISE_EACH, count)))
-                        atomic_store(&r->falls, true);
-}
-
-bool sf_cpu_rise(const sf_context *ctx, const sf_segments *s)
-{
-        rising r = {.segments = s};
-        const int workers = sf_cpu_workers(ctx, s->count * (s->wide ? 8 : 4));
-        if (workers > 1)
-                sf_pool_run(workers, check_rise, &r);
-        else
-                check_rise(&r, 0);
-        return !r.falls;
-}
 
 /* ---------------------------------------------------------------------------------------------
  * The plan
@@ -376,129 +341,8 @@ static void run_block(const sf_walker *w, const sf_piece *piece, int64_t first, 
 }
 
 /* ---------------------------------------------------------------------------------------------
- * Blocks
+ * Tasks
  * ------------------------------------------------------------------------------------------- */
-
-/* How far a task has come. */
-typedef struct cursor {
-        const sf_step *step;
-        int64_t low, high;        /* the segments whose begin is read from an offset */
-        const char *at;           /* the offset of segment k is at + k * stride */
-        int64_t stride, base, sign; /* it begins at base + sign * offset */
-        int64_t k, end;           /* the current segment, and the first one of the next task */
-        int64_t begin, next;      /* where the current segment begins and ends */
-        int64_t done;             /* positions of it that are done */
-} cursor;
-
-static cursor cursor_of(const sf_step *step)
-{
-        const sf_segments *s = &step->segments;
-        const int64_t rest = sf_segments_walked(step) - s->count;
-        if (step->reverse)
-                return (cursor){.step = step, .low = rest, .high = s->count + rest, .at = s->offsets + (s->count + rest) * s->stride, .stride = -s->stride, .base = step->n, .sign = -1};
-        return (cursor){.step = step, .high = s->count, .at = s->offsets, .stride = s->stride, .sign = 1};
-}
-
-/* plain: offsets follow one another in memory, and positions are counted as they are. */
-SF_INLINE int64_t read_begin(const cursor *c, int64_t k, const bool wide, const bool plain)
-{
-        if (plain)
-                return sf_segments_read(c->at + k * (wide ? 8 : 4), wide);
-        return c->base + c->sign * sf_segments_read(c->at + k * c->stride, wide);
-}
-
-static int64_t begin_of(const cursor *c, int64_t k)
-{
-        if (k < c->low || k > c->high)
-                return c->step->reverse ? 0 : c->step->n;
-        return read_begin(c, k, c->step->segments.wide, false);
-}
-
-/* Takes whole segments as long as they fit: the usual case if there are many short ones. None of
- * them is a step by itself, because those are longer than a block. */
-SF_INLINE void take_whole(cursor *c, const sf_panels *p, int32_t *bound, sf_cuts *cuts, int64_t *used, const bool wide, const bool plain)
-{
-        enum { EACH = 16 };
-        const int64_t origin = c->begin - *used, limit = origin + p->block;
-        const int64_t last = sf_smaller(sf_smaller(c->end, c->high), c->k + sf_panels_cuts(p) - cuts->parts);
-        int64_t k = c->k;
-        int32_t *to = bound + cuts->parts - k, most = (int32_t)cuts->most;
-        for (; k >= c->low && k + EACH <= last && read_begin(c, k + EACH, wide, plain) <= limit; k += EACH)
-                for (int i = 1; i <= EACH; i++)
-                        to[k + i] = (int32_t)(read_begin(c, k + i, wide, plain) - origin);
-        for (; k >= c->low && k < last; k++) {
-                const int64_t next = read_begin(c, k + 1, wide, plain);
-                if (next > limit)
-                        break;
-                to[k + 1] = (int32_t)(next - origin);
-        }
-        if (k == c->k)
-                return;
-        for (int64_t i = c->k; i < k; i++) {
-                const int32_t length = to[i + 1] - to[i];
-                most = length > most ? length : most;
-        }
-        cuts->parts += k - c->k;
-        cuts->most = most;
-        cuts->length = to[k] - to[k - 1];
-        *used = to[k];
-        c->k = k;
-        c->begin = origin + to[k];
-        if (k < c->end)
-                c->next = begin_of(c, k + 1);
-}
-
-static void go_on(cursor *c)
-{
-        c->k++;
-        c->begin = c->next;
-        c->done = 0;
-        if (c->k < c->end)
-                c->next = begin_of(c, c->k + 1);
-}
-
-/* Fills a block with whole segments, and of the last one perhaps only whole tiles. Returns how many
- * positions it has. */
-static int64_t fill_block(cursor *c, const sf_panels *p, int64_t tile, int32_t *bound, sf_cuts *cuts)
-{
-        int64_t used = 0;
-        *cuts = (sf_cuts){.bound = bound, .start = c->done, .first = c->k, .ends = true};
-        bound[0] = 0;
-        if (!c->done) {
-                const bool wide = c->step->segments.wide, plain = c->stride == (wide ? 8 : 4) && c->sign > 0;
-                if (plain && wide)
-                        take_whole(c, p, bound, cuts, &used, true, true);
-                else if (plain)
-                        take_whole(c, p, bound, cuts, &used, false, true);
-                else if (wide)
-                        take_whole(c, p, bound, cuts, &used, true, false);
-                else
-                        take_whole(c, p, bound, cuts, &used, false, false);
-        }
-        while (c->k < c->end && cuts->parts < sf_panels_cuts(p)) {
-                const int64_t length = c->next - c->begin, left = length - c->done, room = p->direct && !used ? MOST_AT_ONCE : p->block - used;
-                if (length >= p->longest)
-                        break; /* it is a step by itself */
-                if (left > room && used && (p->direct || (length <= p->block && used >= p->block / 2)))
-                        break; /* the next block has room for all of it */
-                const int64_t take = left <= room ? left : room / tile * tile;
-                if (take < left && !take)
-                        break;
-                used += take;
-                bound[++cuts->parts] = (int32_t)used;
-                cuts->length = length;
-                cuts->most = sf_larger(cuts->most, length);
-                c->done += take;
-                if (take < left) {
-                        cuts->ends = false;
-                        break;
-                }
-                go_on(c);
-        }
-        for (int32_t i = 1; i <= SF_CPU_RAGGED_ROOM; i++)
-                bound[cuts->parts + i] = bound[cuts->parts];
-        return used;
-}
 
 /* The fold of an empty segment, as a kernel would leave it. For exclusive scans, a copy of the
  * fill. */
@@ -538,20 +382,20 @@ void sf_segments_task(const sf_walker *w, int64_t task)
         piece.n = p->n;
         piece.cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - strip * p->cols);
         piece.cuts = &cuts;
-        cursor c = cursor_of(s);
+        sf_cursor c = sf_cursor_of(s);
         c.k = span ? sf_segments_from(s, span * p->span) : 0;
         c.end = span + 1 < p->spans ? sf_segments_from(s, (span + 1) * p->span) : walked;
         if (c.k >= c.end)
                 return;
-        c.begin = begin_of(&c, c.k);
-        c.next = begin_of(&c, c.k + 1);
+        c.begin = sf_cursor_begin(&c, c.k);
+        c.next = sf_cursor_begin(&c, c.k + 1);
         sf_panel_begin(w, &piece);
         make_empty(w, &piece);
         while (c.k < c.end) {
-                const int64_t first = c.begin + c.done, count = fill_block(&c, p, tile, bound, &cuts);
+                const int64_t first = c.begin + c.done, count = sf_cursor_fill(&c, p, tile, bound, &cuts);
                 if (cuts.parts)
                         run_block(w, &piece, first, count);
                 else
-                        go_on(&c);
+                        sf_cursor_go_on(&c);
         }
 }

@@ -238,7 +238,7 @@ sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void 
 sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *segments, int64_t n)
 {
         (void)device, (void)stream;
-        return sf_segments_check(ctx, segments, n);
+        return sf_segments_check(ctx, segments, n, sf_segments_rise(segments, 0, segments->count));
 }
 
 sf_status sf_backend_keep(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)
