@@ -236,11 +236,6 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
 
 #ifdef K_SHORT_ROWS
 #include "cpu/ragged_halves.inc.h"
-
-static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t count)
-{
-        O(fold_halves)(j, bound, count);
-}
 #else
 static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {

@@ -131,18 +131,17 @@ static V_APART void O(halve_totals)(const O(halves) *h, const O(none) *none, con
         *total = v[0];
 }
 
-static V_APART void O(fold_halves)(const sf_rows *j, const int32_t *bound, int64_t count)
+static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t count)
 {
-        int64_t longest = j->n;
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         O(halves) h;
-        const int32_t *at = bound, *to = bound + 1, *now = bound;
+        const int32_t *now = bound; /* of elements, then of totals */
+        int64_t longest = j->n;
         int32_t each = j->m ? K_WIDTH : O(vector);
         for (bool elements = true, last = false; !last; longest = (longest + each - 1) / each, elements = false, each = K_WIDTH) {
+                const int32_t *at = now, *to = now + 1;
                 int64_t vectors = count;
                 last = longest <= each;
-                at = now;
-                to = now + 1;
                 if (!last) {
                         vectors = O(list_vectors)(&h, now, count, each);
                         at = h.at;
