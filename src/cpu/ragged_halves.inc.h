@@ -42,75 +42,54 @@ static V_APART int64_t O(list_vectors)(O(halves) *h, const int32_t *bound, int64
         return n;
 }
 
-/* The totals of `many` vectors of elements, in lanes. All: there are K_WIDTH, and memory behind the
- * last element of each is the call's own for a whole vector; there is no mask. */
-SF_INLINE O(val) O(halve_elements)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, const bool reverse, const bool all, int many)
+/* The totals of K_WIDTH vectors of elements, in lanes, without a mask. Memory behind the last element
+ * of each is the call's own for a whole vector. */
+static V_APART void O(halve_whole)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, O(val) *total)
 {
+        O(val) v[K_WIDTH];
+        V_UNROLL
+        for (int r = 0; r < K_WIDTH; r++) {
+                const char *x = j->x + at[r] * K_SIZE;
+                const int here = to[r] - at[r];
+                __builtin_prefetch(x + j->ahead);
+#if !defined(K_TOTALS)
+                v[r] = O(blend)(v_mask_below(here, K_LANE_BYTES), O(load)(x, NULL, none), O(neutral)(none));
+#elif defined(V_MASK_BITS)
+                v[r] = N(total)(N(first_bytes)(x, here * K_SIZE), none->turn);
+#else
+                v[r] = N(total)((v_u64)v_raw_load(x) & v_mask_below(here * K_SIZE, 1), none->turn);
+#endif
+        }
+        O(halve_all)(v, K_WIDTH, 0);
+        *total = v[0];
+}
+
+/* The same for `many` vectors, wherever they are, with or without a mask. */
+static V_APART void O(halve_some)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, int many, O(val) *total)
+{
+        const bool reverse = j->lanes->reverse;
         const O(val) beyond = O(neutral)(none);
         O(val) v[K_WIDTH];
-        V_UNROLL
+        V_ROLLED
         for (int r = 0; r < K_WIDTH; r++) {
-                const int here = all || r < many ? to[r] - at[r] : 0, first = reverse ? K_WIDTH - here : 0;
-                const int64_t low = reverse ? 1 - K_WIDTH - at[r] : at[r];
+                const int here = r < many ? to[r] - at[r] : 0;
                 v[r] = beyond;
-                if (all) {
-                        __builtin_prefetch(j->x + low * K_SIZE + j->ahead);
-                        v[r] = O(load)(j->x + low * K_SIZE, NULL, none);
-                } else if (here > 0) {
-                        v[r] = O(load_some)(j->x + (low + first) * K_SIZE, j->m ? j->m + low + first : NULL, none, first, here);
+                if (!here)
+                        continue;
+                const int64_t low = reverse ? 1 - to[r] : at[r];
+#ifdef K_TOTALS
+                if (!j->m) { /* any order will do */
+                        v[r] = N(total)(N(first_bytes)(j->x + low * K_SIZE, here * K_SIZE), none->turn);
+                        continue;
                 }
-                if (reverse)
-                        v[r] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[r]);
-                else
-                        v[r] = O(blend)(v_mask_below(here, K_LANE_BYTES), v[r], beyond);
+#endif
+                const int first = reverse ? K_WIDTH - here : 0;
+                v[r] = O(load_some)(j->x + low * K_SIZE, j->m ? j->m + low : NULL, none, first, here);
+                v[r] = O(blend)(v_mask_below(first + here, K_LANE_BYTES), v[r], beyond);
+                v[r] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[r]);
         }
         O(halve_all)(v, K_WIDTH, 0);
-        return v[0];
-}
-#ifdef K_TOTALS
-/* The same without a mask; any order will do. */
-SF_INLINE O(val) O(halve_sums)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, const bool all, int many)
-{
-        O(val) v[K_WIDTH];
-        V_UNROLL
-        for (int r = 0; r < K_WIDTH; r++) {
-                const int here = all || r < many ? to[r] - at[r] : 0;
-                const char *x = j->x + (j->lanes->reverse && !all ? 1 - to[r] : at[r]) * K_SIZE;
-                if (all) {
-                        __builtin_prefetch(x + j->ahead);
-#ifdef V_MASK_BITS
-                        v[r] = N(total)(N(first_bytes)(x, here * K_SIZE), none->turn);
-#else
-                        v[r] = N(total)((v_u64)v_raw_load(x) & v_mask_below(here * K_SIZE, 1), none->turn);
-#endif
-                } else {
-                        v[r] = here > 0 ? N(total)(N(first_bytes)(x, here * K_SIZE), none->turn) : none->value;
-                }
-        }
-        O(halve_all)(v, K_WIDTH, 0);
-        return v[0];
-}
-#endif
-static V_APART void O(halve_forwards)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, O(val) *v)
-{
-#ifdef K_TOTALS
-        *v = O(halve_sums)(j, none, at, to, true, K_WIDTH);
-#else
-        *v = O(halve_elements)(j, none, at, to, false, true, K_WIDTH);
-#endif
-}
-static V_APART void O(halve_some)(const sf_rows *j, const O(none) *none, const int32_t *at, const int32_t *to, int many, O(val) *v)
-{
-#ifdef K_TOTALS
-        if (!j->m) {
-                *v = O(halve_sums)(j, none, at, to, false, many);
-                return;
-        }
-#endif
-        if (j->lanes->reverse)
-                *v = O(halve_elements)(j, none, at, to, true, false, many);
-        else
-                *v = O(halve_elements)(j, none, at, to, false, false, many);
+        *total = v[0];
 }
 
 /* The same of vectors of totals. */
@@ -154,7 +133,7 @@ static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t cou
                         if (!elements)
                                 O(halve_totals)(&h, &none, at + i, to + i, many, &v);
                         else if (many == K_WIDTH && at[i + K_WIDTH - 1] + each <= bound[count] && !j->lanes->reverse && !j->m)
-                                O(halve_forwards)(j, &none, at + i, to + i, &v);
+                                O(halve_whole)(j, &none, at + i, to + i, &v);
                         else
                                 O(halve_some)(j, &none, at + i, to + i, many, &v);
                         if (!last) {

@@ -43,8 +43,10 @@
 
 #ifdef __clang__
 #define V_UNROLL _Pragma("unroll")
+#define V_ROLLED _Pragma("nounroll") /* the loop stays one, because it is long and seldom run */
 #else
 #define V_UNROLL _Pragma("GCC unroll 16")
+#define V_ROLLED _Pragma("GCC unroll 1")
 #endif
 
 /* Not inlined, so that it does not compete with its caller for registers. */
