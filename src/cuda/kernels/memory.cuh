@@ -269,8 +269,9 @@ SF_DEVICE int sf_unit_of(const sf_params &p, int sequence, int inner)
 template <int SIZE> SF_DEVICE void sf_fetch_piece(const char *from, int length, unsigned char *buffer)
 {
         const int past = (int)((sf_u64)from & 15), end = past + length * SIZE;
+        const bool even = !past && end % 16 == 0; /* all of it in vectors of 16 bytes */
         for (int at = sf_thread() * 16; at < end; at += SF_THREADS * 16)
-                if (at >= past && at + 16 <= end)
+                if (even || (at >= past && at + 16 <= end))
                         sf_copy_async<16>(buffer + at - past, from + at - past);
                 else
                         for (int j = at < past ? past : at; j < at + 16 && j < end; j += SIZE)

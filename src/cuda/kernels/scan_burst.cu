@@ -38,55 +38,51 @@ enum {
 };
 
 /* Entry `index` of a level, in one column of one line. */
-SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
+SF_DEVICE sf_u64 *sf_entry_of(const sf_params &p, sf_u32 unit, int level, sf_u32 index, int column)
 {
-        sf_i64 group = sf_first_group(p, unit, level);
-        sf_u64 *first = (sf_u64 *)p.scratch + SF_TICKETS / 8;
-        first += group * sf_group_words(SF_COLUMNS, WORDS);
-        return first + (index * SF_COLUMNS + column) * WORDS;
+        const sf_i64 entry = (sf_i64)sf_first_group_of(p, unit, level) * SF_GROUP + index;
+        return (sf_u64 *)p.scratch + SF_TICKETS / 8 + (entry * SF_COLUMNS + column) * WORDS;
 }
 
 /* How many entries of a level come before the tile's own one in their group. */
-SF_DEVICE int sf_mates(sf_i64 number, int level) { return (int)(number >> (5 * level) & 31); }
+SF_DEVICE int sf_mates(sf_u32 number, int level) { return (int)(number >> (5 * level) & 31); }
 
 /* Waits for all totals that the tile needs from levels `from` to `to` - 1, and copies them to
  * found[level][entry][column]. */
-SF_DEVICE void sf_look(const sf_params &p, sf_i64 unit, sf_i64 number, int from, int to, sf_u32 mark, sf_acc *found)
+SF_DEVICE void sf_look(const sf_params &p, sf_u32 unit, sf_u32 number, int from, int to,
+                       sf_u32 mark, sf_acc *found)
 {
-        sf_u64 word[SF_DEPTH][LOOKS][WORDS];
-        bool all = false;
-        while (!all) {
-                all = true;
-                /* sf_anew: otherwise the compiler keeps addresses from one try to the next, and
-                 * registers spill. */
-                int thread = sf_anew(sf_thread());
+        /* One after another: all at once, they would make 32 columns spill (nvcc 13, sm_90). */
+#pragma unroll 1
+        for (int k = 0; k < LOOKS; k++) {
+                sf_u64 word[SF_DEPTH][WORDS];
+                sf_u32 differs;
+                do {
+                        differs = 0;
+                        /* sf_anew: otherwise the compiler keeps addresses from one try to the next,
+                         * and registers spill. */
+                        const int own = sf_anew(sf_thread()) + k * SF_THREADS;
 #pragma unroll
-                for (int l = 0; l < SF_DEPTH; l++)
-#pragma unroll
-                        for (int k = 0; k < LOOKS; k++) {
-                                int own = thread + k * SF_THREADS;
-                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
-                                        const sf_u64 *entry = sf_entry_of(p, unit, l, number >> (5 * l) & ~31ll, 0) + own * WORDS;
+                        for (int l = 0; l < SF_DEPTH; l++) {
+                                const sf_u32 index = number >> (5 * l) & ~31u;
+                                const sf_u64 *first = sf_entry_of(p, unit, l, index, 0);
+                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS)
 #pragma unroll
                                         for (int w = 0; w < WORDS; w++)
-                                                word[l][k][w] = sf_watch(entry + w);
-                                }
+                                                word[l][w] = sf_watch(first + (own * WORDS + w));
                         }
 #pragma unroll
-                for (int l = 0; l < SF_DEPTH; l++)
-#pragma unroll
-                        for (int k = 0; k < LOOKS; k++) {
-                                int own = thread + k * SF_THREADS;
+                        for (int l = 0; l < SF_DEPTH; l++)
                                 if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
                                         sf_words words;
 #pragma unroll
                                         for (int w = 0; w < WORDS; w++) {
-                                                all = all && (sf_u32)(word[l][k][w] >> 32) == mark;
-                                                words.w[w] = (sf_u32)word[l][k][w];
+                                                differs |= (sf_u32)(word[l][w] >> 32) ^ mark;
+                                                words.w[w] = (sf_u32)word[l][w];
                                         }
                                         found[l * GROUP + own] = sf_of_words(words);
                                 }
-                        }
+                } while (differs);
         }
 }
 
@@ -110,7 +106,10 @@ SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
 #if ODD
 /* Does the tile, which has `length` elements, have this vector? And where in the buffer is it (for
  * a vector past the end: where is the first one)? The tile may be stored backwards. */
-SF_DEVICE bool sf_is_there(int vector, int length) { return vector * SF_WIDTH < length; }
+SF_DEVICE bool sf_is_there(int vector, int length)
+{
+        return length == TILE || vector * SF_WIDTH < length;
+}
 SF_DEVICE unsigned char *sf_place_of(unsigned char *buffer, int vector, int length)
 {
         int at = sf_is_there(vector, length) ? vector * SF_WIDTH : 0;
@@ -136,7 +135,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, own = thread & (SPAN - 1);
-        sf_acc identity = sf_acc_of(p.identity);
         unsigned char *buffer = sf_shared() + SF_BURST_TICKET;
         sf_acc *turn = (sf_acc *)(buffer + STAGED); /* totals, a row for each warp */
         sf_acc *found = turn + sf_burst_found(WARPS, SF_COLUMNS);
@@ -151,12 +149,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         }
         sf_sync_block();
         sf_u32 mark = sf_mark(*drawn);
-        /* Tickets are 32 bits wide. The casts tell the compiler that the upper halves are 0, so
-         * they need no registers. */
-        sf_i64 ticket = (sf_u32)*drawn, unit = 0;
-        if (ticket >= p.number[0])
-                unit = (sf_u32)sf_divide(ticket, p.number[0]);
-        sf_i64 number = (sf_u32)(ticket - unit * p.number[0]);
+        /* Tickets are 32 bits wide, so there are no more tiles. */
+        sf_u32 ticket = (sf_u32)*drawn, tiles = (sf_u32)p.number[0], unit = ticket / tiles;
+        sf_u32 number = ticket - unit * tiles;
         sf_line line = sf_batch_line(p, unit);
         sf_i64 end = p.n;
         int early = 0;
@@ -164,44 +159,51 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         early = sf_begin_early(line);
         end += early;
 #endif
-        sf_i64 at = number * TILE + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
+        const sf_i64 start = (sf_i64)number * TILE;
+        const sf_i64 at = start + warp * (SPREAD * SF_ITEMS) + lane * SF_WIDTH;
+        /* All tiles but the last are full: their ends need not be checked. */
+        const bool full = !SF_EARLY && !SF_SHIFT_IN && !SF_SHIFT_OUT && p.n - start >= TILE;
 #if ODD
-        int vector = warp * (32 * SF_ITEMS) + lane, length = p.n - number * TILE < TILE ? (int)(p.n - number * TILE) : TILE;
-        sf_i64 offset = (SF_X_UNIT < 0 ? -(number * TILE + length - 1) : number * TILE) * SF_IN_SIZE;
+        int vector = warp * (32 * SF_ITEMS) + lane, length = full ? TILE : (int)(p.n - start);
+        sf_i64 offset = (SF_X_UNIT < 0 ? -(start + length - 1) : start) * SF_IN_SIZE;
         buffer += (sf_u64)(line.x + offset) & 15; /* as sf_fetch_piece wants it */
+        const auto load = [=](sf_vector(&raw)[SF_ITEMS], bool full) {
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        const int own = vector + i * 32;
+                        sf_take_vector(sf_place_of(buffer, own, full ? TILE : length), raw[i]);
+                }
+        };
+        sf_fetch_piece<SF_IN_SIZE>(line.x + offset, length, buffer);
+        sf_copy_commit();
+        sf_copy_wait<0>();
+        sf_sync_block();
+#else
+        const auto load = [=, &p](sf_vector(&raw)[SF_ITEMS], bool full) {
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        const sf_i64 index = at + i * SPREAD, last = full ? index + SF_WIDTH : end;
+                        raw[i] = sf_load_vector(line, index, last, sf_along(p));
+                }
+        };
 #endif
 
         sf_acc v[SF_ITEMS][SF_WIDTH], total[SHARE];
         {
                 sf_vector raw[SF_ITEMS];
-#if ODD
-                sf_fetch_piece<SF_IN_SIZE>(line.x + offset, length, buffer);
-                sf_copy_commit();
-                sf_copy_wait<0>();
-                sf_sync_block();
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        sf_take_vector(sf_place_of(buffer, vector + i * 32, length), raw[i]);
-#else
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        raw[i] = sf_load_vector(line, at + i * SPREAD, end, sf_along(p));
-#endif
+                if (full)
+                        load(raw, true);
+                else
+                        load(raw, false);
                 sf_elements<SF_COLUMNS>(p, raw, at - early, SPREAD, 1, v);
 #if SF_EARLY
                 sf_clear_early(v, at, SPREAD, early, sf_neutral(p));
 #endif
         }
         sf_parked parked;
-        const bool whole = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, identity, parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
+        const bool whole = sf_scan_warp<32, SF_COLUMNS, false>(v, lane, sf_acc(), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
                 sf_vector raw[SF_ITEMS];
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#if ODD
-                        sf_take_vector(sf_place_of(buffer, vector + i * 32, length), raw[i]);
-#else
-                        raw[i] = sf_load_vector(line, at + i * SPREAD, end, sf_along(p));
-#endif
+                load(raw, false);
                 sf_elements<SF_COLUMNS>(p, raw, at, SPREAD, 1, again);
         });
         sf_last<SF_COLUMNS>(v, total);
@@ -213,7 +215,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int first = thread - lane; first < WARPS * SF_COLUMNS; first += SF_THREADS) {
                 const int w = lane & (WARPS - 1), column = (first + lane) / WARPS;
                 const bool there = column < SF_COLUMNS;
-                sf_acc *entry = turn + w * SF_COLUMNS + column, largest = identity;
+                sf_acc *entry = turn + w * SF_COLUMNS + column, largest = sf_acc();
                 if (there)
                         largest = *entry;
                 largest = sf_largest<WARPS>(largest, w, lane);
@@ -223,16 +225,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_publish<1>(sf_entry_of(p, unit, 0, number, column), largest, mark);
         }
         sf_sync_block();
-        sf_before<SHARE> before = sf_none_before<SHARE>();
         for (int bits = warp; bits; bits &= bits - 1) {
                 sf_acc left[SHARE];
 #pragma unroll
                 for (int s = 0; s < SHARE; s++)
                         left[s] = turn[(bits - 1) * SF_COLUMNS + own * SHARE + s];
-                sf_take_all(left, v, before);
+                sf_take_most(left, v);
         }
 #else
-        sf_acc sum[1] = {identity};
+        sf_acc sum[1] = {sf_acc()};
         if (thread < SF_COLUMNS) {
                 sf_groups<WARPS, 1>::fold(turn + thread, SF_COLUMNS, sum);
                 sf_settle_all(sum);
@@ -264,32 +265,47 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_sync_block();
         for (int k = thread; k < SF_DEPTH * 5 * SF_COLUMNS; k += SF_THREADS) {
                 int bit = k / SF_COLUMNS, log = bit % 5, mates = sf_mates(number, bit / 5);
-                if (mates >> log & 1)
-                        taken[k] = sf_fold_entries(found + bit / 5 * GROUP + (mates >> log << log ^ 1 << log) * SF_COLUMNS + k % SF_COLUMNS, log);
-        }
-        sf_sync_block();
-        for (int bit = 0; number >> bit; bit++)
-                if (number >> bit & 1) {
-                        sf_acc left[SHARE];
-#pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                left[s] = taken[bit * SF_COLUMNS + own * SHARE + s];
-                        sf_take_all(left, v, before);
+                const int column = k % SF_COLUMNS;
+                if (mates >> log & 1) {
+                        const int from = (mates >> log << log ^ 1 << log) * SF_COLUMNS + column;
+                        const sf_acc *first = found + bit / 5 * GROUP + from;
+                        const int place = sf_count_bits(number & ((1u << bit) - 1));
+                        taken[place * SF_COLUMNS + column] = sf_fold_entries(first, log);
                 }
+        }
+        sf_sync_block(); /* the list is complete */
+#if PREPARED
+        /* Only now, since there were no registers for it while the totals were looked for. */
+        sf_before<SHARE> before = sf_none_before<SHARE>();
+        for (int bits = warp; bits; bits &= bits - 1) {
+                sf_acc left[SHARE];
+#pragma unroll
+                for (int s = 0; s < SHARE; s++)
+                        left[s] = turn[(bits - 1) * SF_COLUMNS + own * SHARE + s];
+                sf_take_rest(left, before);
+        }
+#endif
+        sf_take_list(taken + own * SHARE, SF_COLUMNS, number, v, before);
         sf_take_lefts(p, line, own * SHARE, SF_COLUMNS, v, before);
         sf_answer result[SF_ITEMS][SF_WIDTH];
         sf_finish<32, SF_COLUMNS, SPREAD>(p, line, at, p.n, number + 1 == p.number[0], v, before, whole, parked, lane, result);
 #if ODD
+        const auto store = [=, &result](int length) {
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                unsigned char *place = sf_place_of(buffer, vector + i * 32, length);
-                if (!sf_is_there(vector + i * 32, length))
-                        continue;
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        unsigned char *place = sf_place_of(buffer, vector + i * 32, length);
+                        if (!sf_is_there(vector + i * 32, length))
+                                continue;
 #pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        sf_shared_store(place + sf_slot_of<SF_Y_UNIT>(j) * SF_OUT_SIZE,
-                                        sf_one_slot<SF_OUT_SIZE>(sf_narrow(result[i][j])));
-        }
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                sf_shared_store(place + sf_slot_of<SF_Y_UNIT>(j) * SF_OUT_SIZE,
+                                                sf_one_slot<SF_OUT_SIZE>(sf_narrow(result[i][j])));
+                }
+        };
+        if (full)
+                store(TILE);
+        else
+                store(length);
         sf_sync_block();
         sf_store_piece<SF_OUT_SIZE>(line.y + offset, length, buffer);
 #else
@@ -297,6 +313,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 with[i] = sf_load_results(line, at + i * SPREAD, p.n, p.n - 1, sf_along(p));
-        sf_store_vectors<32, SPREAD>(p, line, at, end, result, with, lane, early);
+        if (full)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        const sf_i64 index = at + i * SPREAD, last = index + SF_WIDTH;
+                        sf_store_vector(p, line, index, last, sf_along(p), result[i], with[i]);
+                }
+        else
+                sf_store_vectors<32, SPREAD>(p, line, at, end, result, with, lane, early);
 #endif
 }

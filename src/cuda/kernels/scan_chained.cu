@@ -93,7 +93,7 @@ enum {
 #else
         /* Scanned elements fit where they were staged: warps scan once, instead of a fold first and
          * a scan later. */
-        ONCE = SF_IN_SIZE == sizeof(sf_scanned) && !SF_LIFTS,
+        ONCE = SF_IN_SIZE == sizeof(sf_scanned),
 #endif
 };
 
@@ -410,13 +410,8 @@ SF_DEVICE sf_acc sf_all_before(const sf_acc *taken, int warp, const sf_acc *here
 SF_DEVICE sf_u64 *sf_group_of(const sf_params &p, sf_i64 unit, int level, sf_i64 index, int column)
 {
 #if SF_PRODUCTS
-        /* Watchers of products have more to do. There are less than 2^31 tiles, so 32 bits count
-         * groups. */
-        sf_u32 group = (sf_u32)unit * (sf_u32)p.number[1], entries = (sf_u32)p.number[0];
-        for (int k = 0; k < level; k++) {
-                entries = (entries + SF_GROUP - 1) >> SF_GROUP_LOG;
-                group += entries;
-        }
+        /* Watchers of products have more to do. */
+        sf_u32 group = sf_first_group_of(p, (sf_u32)unit, level);
         group = (group + ((sf_u32)index >> SF_GROUP_LOG)) * SF_COLUMNS + column;
         return (sf_u64 *)p.scratch + SF_TICKETS / 8 + (sf_i64)group * (WORDS * SF_GROUP);
 #else
@@ -645,7 +640,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 const sf_claim coming = claims[(i + SF_AHEAD) & (SF_RING - 1)];
                                 sf_unstage(p, coming, mine, ahead, thread, v);
                                 bool whole = ONCE;
-#if SF_UNLIFTED && !SF_LIFTS
+#if SF_UNLIFTED
                                 if (ONCE)
                                         whole = sf_multiply_warp<32, SF_COLUMNS, SF_COMMUTES>(
                                                 v, lane, neutral, [=, &p](auto &again) { sf_unstage(p, coming, mine, ahead, thread, again); });
@@ -703,7 +698,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
-                                if (!ONCE && (!SF_UNLIFTED || SF_LIFTS))
+                                const bool numbers = whole;
+                                (void)numbers;
+                                if (SF_LIFTS ? !whole : !ONCE && !SF_UNLIFTED)
                                         whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked, [](auto &) {});
                                 sf_answer result[SF_ITEMS][SF_WIDTH];
 #if SF_SPENDS
@@ -719,7 +716,12 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
                                         sf_take_list(here, SF_COLUMNS, (sf_u32)tile.number, v, past);
                                         sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
-                                        sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
+#if SF_LIFTS
+                                        if (SF_LOWERS_PLAIN && numbers)
+                                                sf_lower_whole(v, past, result);
+                                        else
+#endif
+                                                sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
                                 }
                                 if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, result);

@@ -48,7 +48,8 @@ SF_DEVICE void sf_lift_last(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane)
         }
 }
 
-/* Scans what the threads of a warp hold. Returns whether vectors were multiplied as they are. */
+/* Scans what the threads of a warp hold. Returns whether vectors were multiplied as they are. (What
+ * sf_multiply_warp has scanned is finished like these: all its exponents are 0.) */
 template <int LANES, int COLUMNS, bool CHOOSE, class AGAIN>
 SF_DEVICE bool sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral, sf_parked &,
                             AGAIN)

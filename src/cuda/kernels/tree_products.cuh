@@ -8,7 +8,8 @@
  * time, and scanned as pairs. Their mantissas stay where the numbers were. The exponents are parked
  * until the results are lowered, as far as possible in registers, else in local memory. SF_ROLLS:
  * all of them in local memory, slice by slice in a loop; for kernels that would spill otherwise.
- * SF_LIFTS: there are registers for pairs, and tree_lifted.cuh has another way.
+ * SF_LIFTS: there are registers for pairs, and tree_lifted.cuh has another way for those numbers; in
+ * rows for all.
  *
  * Why whole results are right. Every product on the way is that of the elements from some i to some
  * j: a result itself, or the quotient of results j and i - 1, but for a few roundings. Whole
@@ -134,9 +135,6 @@ SF_DEVICE void sf_complete(sf_acc (&v)[N][SF_WIDTH], const sf_before<SHARE> &bef
         }
 }
 
-#if SF_LIFTS
-#include "tree_lifted.cuh"
-#else
 /* Whether all that a thread has scanned is whole. */
 SF_DEVICE bool sf_is_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
@@ -151,6 +149,71 @@ SF_DEVICE bool sf_is_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
         return most < sf_wholes(v[0][0].mantissa);
 }
 
+/*
+ * Whether the products of a warp are likely to be whole: half of its lanes must have products near
+ * 1 in some of their vectors. So warps whose products leave the range anyway, as those of most
+ * random numbers do, keep their numbers.
+ */
+template <int LANES, int COLUMNS>
+SF_DEVICE bool sf_may_be_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+        enum { SOME = SF_WIDTH > COLUMNS ? 4 : 8, EVERY = SF_ITEMS > SOME ? SF_ITEMS / SOME : 1 };
+        enum { ASKED = (SF_ITEMS + EVERY - 1) / EVERY };
+        sf_number all = 1;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i += EVERY) {
+                sf_number product[SF_WIDTH];
+                sf_multiply_columns<COLUMNS>(v[i], product);
+                all = i ? sf_multiply(all, product[0]) : product[0];
+        }
+        const int sum = sf_log2_about(all);
+        /* so many lanes have a column */
+        enum { SHARING = LANES / sf_columns<COLUMNS>::SPAN };
+        const int off = sf_log2_near(sf_number());
+        const int small = sf_log2_small(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
+        const int large = sf_log2_large(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
+        return sf_count_bits(sf_ballot(sum > large || sum < -small)) < 16;
+}
+
+/* Scans the numbers of a warp as they are. Returns whether all is whole; if not, the numbers are
+ * still there, or there again: again(v) reads them. */
+template <int LANES, int COLUMNS, bool CHOOSE, class AGAIN>
+SF_DEVICE bool sf_multiply_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral,
+                                AGAIN again)
+{
+        /* With SF_ROLLS to ask gains nothing: rows of 35, near 1, 0.87, without 0.95. */
+        if (!SF_ROLLS && !sf_may_be_whole<LANES, COLUMNS>(v))
+                return false;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_multiply_vector<COLUMNS>(v[i]);
+        sf_scan_lanes<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
+        const bool whole = !sf_ballot(!sf_is_whole(v));
+        if (!whole)
+                again(v);
+        return whole;
+}
+
+/* Converts numbers that are whole to results: one power of two for each column. */
+template <int SHARE>
+SF_DEVICE void sf_lower_whole(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before,
+                              sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+        decltype(sf_from_near(v[0][0])) most = 0;
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+                most = sf_holds::most_of(most, sf_holds::made(0, (sf_u64)before.owed[s]));
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j].exponent = before.owed[j % SHARE];
+        sf_holds::template lower_checked<SF_ITEMS * SF_WIDTH>(&v[0][0], most, &result[0][0]);
+}
+
+#if SF_LIFTS
+#include "tree_lifted.cuh"
+#else
 /*
  * Lifts and scans numbers, a slice at a time: scan(slice) lifts and scans one, and total(slice,
  * before, totals) finds its totals. Slices are combined by a binary counter, as tiles are.
@@ -265,50 +328,6 @@ SF_DEVICE void sf_scan_warp_lifted(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf
                         for (int s = 0; s < SHARE; s++)
                                 total[s] = sf_of_lane<LANES>(total[s], last);
                 });
-}
-
-/*
- * Whether the products of a warp are likely to be whole: half of its lanes must have products near
- * 1 in some of their vectors. So warps whose products leave the range anyway, as those of most
- * random numbers do, keep their numbers.
- */
-template <int LANES, int COLUMNS>
-SF_DEVICE bool sf_may_be_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
-{
-        enum { SOME = SF_WIDTH > COLUMNS ? 4 : 8, EVERY = SF_ITEMS > SOME ? SF_ITEMS / SOME : 1 };
-        enum { ASKED = (SF_ITEMS + EVERY - 1) / EVERY };
-        int sum = 0;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i += EVERY) {
-                sf_number product[SF_WIDTH];
-                sf_multiply_columns<COLUMNS>(v[i], product);
-                sum += sf_log2_about(product[0]);
-        }
-        /* so many lanes have a column */
-        enum { SHARING = LANES / sf_columns<COLUMNS>::SPAN };
-        const int off = sf_log2_near(sf_number());
-        const int small = sf_log2_small(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
-        const int large = sf_log2_large(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
-        return sf_count_bits(sf_ballot(sum > large || sum < -small)) < 16;
-}
-
-/* Scans the numbers of a warp as they are. Returns whether all is whole; if not, the numbers are
- * still there, or there again: again(v) reads them. */
-template <int LANES, int COLUMNS, bool CHOOSE, class AGAIN>
-SF_DEVICE bool sf_multiply_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral,
-                                AGAIN again)
-{
-        /* With SF_ROLLS to ask gains nothing: rows of 35, near 1, 0.87, without 0.95. */
-        if (!SF_ROLLS && !sf_may_be_whole<LANES, COLUMNS>(v))
-                return false;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-                sf_multiply_vector<COLUMNS>(v[i]);
-        sf_scan_lanes<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
-        const bool whole = !sf_ballot(!sf_is_whole(v));
-        if (!whole)
-                again(v);
-        return whole;
 }
 
 /* Scans what the threads of a warp hold. Returns whether all is whole. */
@@ -442,18 +461,7 @@ SF_DEVICE void sf_lower_products(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WI
         sf_take_all(initial, v, before);
 #endif
         if (whole) {
-                /* One power of two for each column. */
-                decltype(sf_from_near(v[0][0])) most = 0;
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        most = sf_holds::most_of(most, sf_holds::made(0, (sf_u64)before.owed[s]));
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                v[i][j].exponent = before.owed[j % SHARE];
-                sf_holds::template lower_checked<SF_ITEMS * SF_WIDTH>(&v[0][0], most,
-                                                                      &result[0][0]);
+                sf_lower_whole(v, before, result);
         } else {
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {

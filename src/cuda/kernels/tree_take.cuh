@@ -117,9 +117,9 @@ template <bool LEVEL, int SHARE, int N> SF_DEVICE void sf_take_all_of(const sf_a
 #endif
 }
 
-/* Combines all elements of the thread with `left`. */
+/* Combines all elements of the thread with `left`, but for what `before` keeps: sf_take_rest. */
 template <int SHARE, int N>
-SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[N][SF_WIDTH], sf_before<SHARE> &before)
+SF_DEVICE void sf_take_most(const sf_acc (&left)[SHARE], sf_acc (&v)[N][SF_WIDTH])
 {
 #if SF_LEVELS
         bool level = sf_is_level(v, left[0]);
@@ -131,13 +131,24 @@ SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[N][SF_WIDTH]
         else
 #endif
                 sf_take_all_of<false>(left, v);
+}
+
+template <int SHARE>
+SF_DEVICE void sf_take_rest(const sf_acc (&left)[SHARE], sf_before<SHARE> &before)
+{
 #if SF_SPARES_EXPONENTS
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
                 before.owed[s] += left[s].exponent;
 #endif
-        (void)v;
         sf_take_before(left, before);
+}
+
+template <int SHARE, int N>
+SF_DEVICE void sf_take_all(const sf_acc (&left)[SHARE], sf_acc (&v)[N][SF_WIDTH], sf_before<SHARE> &before)
+{
+        sf_take_most(left, v);
+        sf_take_rest(left, before);
 }
 
 /* Combines all elements of the thread with the entries of a list: as many as bits are set, `pitch`

@@ -14,6 +14,17 @@ SF_DEVICE sf_i64 sf_first_group(const sf_params &p, sf_i64 unit, int level)
         return unit * p.number[1] + sf_groups_below(p.number[0], level);
 }
 
+/* The same in 32 bits: there are less than 2^31 tiles, since tickets have so many bits. */
+SF_DEVICE sf_u32 sf_first_group_of(const sf_params &p, sf_u32 unit, int level)
+{
+        sf_u32 group = unit * (sf_u32)p.number[1], entries = (sf_u32)p.number[0];
+        for (int k = 0; k < level; k++) {
+                entries = (entries + SF_GROUP - 1) >> SF_GROUP_LOG;
+                group += entries;
+        }
+        return group;
+}
+
 #include "tickets.cuh"
 
 #if SF_MEMBERS == 1
