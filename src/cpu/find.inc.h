@@ -36,8 +36,10 @@ static void F(find)(const sf_find *f)
         for (int64_t r = 0; r < f->rows; r++) {
                 F_C value, keep = all, span = 0;
                 memcpy(&value, f->best + r * (int64_t)sizeof value, sizeof value);
-                if (kind == SF_KIND_BOOL && value) /* any byte but zero is true */
-                        span = all - value;
+                if (kind == SF_KIND_BOOL && value) { /* any byte but zero is true */
+                        value = 1;
+                        span = all - 1;
+                }
                 if (kind == SF_KIND_REAL && !(value & (F_C)~sign)) { /* a zero of either sign */
                         keep = (F_C)~sign;
                         value = 0;
