@@ -24,6 +24,8 @@ static double fill_value(char how, int dt, int64_t line, int64_t i)
         static const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1};
         if (dt == DT_BOOL)
                 return hash(seed) % 4 != 0;
+        if (how == 'd') /* goes down: what comes first is the best for long */
+                return (double)(100 - (i >> 12));
         if (dts[dt].kind != 'r')
                 return (double)(hash(seed) % 7);
         if (how == 's' && line % 3)
@@ -485,6 +487,41 @@ static void check_long(size_t every)
         }
 }
 
+/* Extremes with their positions, of which each is found by way of the other: long and short lines,
+ * shared ones, columns, few columns. */
+static void check_positions(size_t every)
+{
+        static const char *const shapes_of[] = {"3,1000", "1,400003", "5,20000", "2,70001", "400,64", "3000,5", "600,200", "9000,8", "4,30,70"};
+        static const char *const dtypes[] = {"f32", "u8", "i8", "bf16", "bool", "i16", "f64", "i32", "u64", "f16"};
+        static const char *const expressions[] = {
+                "argmax(x, %d), argmin(x, %d)",
+                "argmin(flip(x, %d), %d)",
+                "max(x, %d), argmax(x, %d)",
+                "min(flip(x, %d), %d), argmin(flip(x, %d), %d)",
+                "cummax(x, %d), cumargmax(x, %d)",
+                "cummin(x, %d), cumargmin(x, %d)",
+                "cummax(x, %d, reverse=True), cumargmax(x, %d, reverse=True)",
+                "cummin(flip(x, %d), %d), cumargmin(flip(x, %d), %d)",
+        };
+        enum { SHAPES = sizeof shapes_of / sizeof *shapes_of, DTYPES = sizeof dtypes / sizeof *dtypes };
+        for (size_t k = 0; k < SHAPES * DTYPES * 8; k += every) {
+                char line[64], text[128];
+                tool_shapes shapes;
+                outputs out;
+                const int axis = k / SHAPES / DTYPES % 2 ? 1 : k % SHAPES >= SHAPES - 3 ? 0 : 1;
+                snprintf(line, sizeof line, "x=%s:%s", shapes_of[k % SHAPES], dtypes[k / SHAPES % DTYPES]);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+                snprintf(text, sizeof text, expressions[k / SHAPES / DTYPES], axis, axis, axis, axis);
+#pragma GCC diagnostic pop
+                tool_read_shapes(line, &shapes);
+                fill_tensor(&shapes.tensor[0], "nsd"[k % 3]);
+                if (run_everywhere(text, &shapes, line, &out))
+                        release(&out);
+                free(shapes.tensor[0].data);
+        }
+}
+
 /* exp and its like of every half there is, and of as many f32 and f64 of all magnitudes: the same bits everywhere. */
 static void check_functions(void)
 {
@@ -561,6 +598,7 @@ int main(int argc, char **argv)
         check_halves();
         check_chains(argc > 3 ? (size_t)atol(argv[3]) : 1);
         check_long(5 * laws_every);
+        check_positions(7 * laws_every);
         for (size_t i = 0; i < sizeof laws / sizeof *laws; i += laws_every)
                 check_law(laws[i]);
         if (laws_every == 1) {

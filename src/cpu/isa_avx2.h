@@ -47,6 +47,12 @@ SF_INLINE v_u32 v_larger_u32(v_u32 a, v_u32 b)
         return (v_u32)_mm256_max_epu32((__m256i)a, (__m256i)b);
 }
 
+#define V_BYTES_ON
+SF_INLINE uint64_t v_bytes_on(v_raw v)
+{
+        return (uint32_t)_mm256_movemask_epi8((__m256i)v);
+}
+
 #define V_WIDEN_INTEGERS
 SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, const bool truth)
 {

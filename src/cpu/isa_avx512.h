@@ -100,6 +100,12 @@ SF_INLINE v_f32 v_raise_f32(v_f32 v, v_f32 power)
         return (v_f32)_mm512_scalef_ps((__m512)v, (__m512)power);
 }
 
+#define V_BYTES_ON
+SF_INLINE uint64_t v_bytes_on(v_raw v)
+{
+        return _mm512_movepi8_mask((__m512i)v);
+}
+
 /* `a not at most b`, but only in lanes where b is not NaN. */
 SF_INLINE v_mask v_above_f32(v_f32 a, v_f32 b)
 {

@@ -41,6 +41,18 @@ typedef struct sf_pair {
         sf_loop *loop; /* NULL: the end of a list */
 } sf_pair;
 
+/* Of rows that have an element equal to the row's in `best`: the number of the first such element,
+ * or of the last. Equal are zeros of either sign, all NaN, and all bools but false. */
+typedef struct sf_find {
+        const char *x, *best; /* best: contiguous */
+        int64_t row; /* bytes from row to row of x */
+        int64_t rows, count;
+        sf_dt dt;
+        uint64_t infinity; /* of reals: its bits */
+        bool last;
+        int64_t *at;
+} sf_find;
+
 typedef struct sf_cpu_map {
         /* by class of the first argument (for `where`, of the second), then by sf_code; NULL:
          * none */
@@ -53,8 +65,12 @@ typedef struct sf_cpu_map {
         sf_loop *settle[SF_DT_COUNT];
         sf_loop *round[SF_DT_COUNT];           /* f64 to f16 or bf16, rounded once, held as f32; NULL for all others */
         void (*fill)(void *y, sf_class class, sf_value value, int64_t count);
-        /* Integers of 4 or 8 bytes: from, from + step, and so on. */
-        void (*number)(void *y, int64_t size, int64_t from, int64_t step, int64_t count);
+        /* Integers of 4 or 8 bytes: `each` times from, as often from + step, and so on, `count` of
+         * them. */
+        void (*number)(void *y, int64_t size, int64_t from, int64_t step, int64_t count, int64_t each);
+        void (*find[4])(const sf_find *); /* by size: 1, 2, 4, 8 bytes */
+        /* c[i] if a[i] equals b[i] or is NaN, else -1; of integers as wide as the class */
+        sf_loop *reached[SF_CLASS_COUNT];
         /* Copies around the cache where possible; the instruction set's fence waits for it.
          * Meanwhile prefetches as many bytes from `next`: a core keeps memory busy only if it reads
          * and writes at the same time. */

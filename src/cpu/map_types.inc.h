@@ -213,15 +213,56 @@ static void round_bf16(void *y, const void *a, const void *b, const void *c, int
         settle_bf16(y, y, b, c, count);
 }
 
-static void number(void *y, int64_t size, int64_t from, int64_t step, int64_t count)
+/* What is there is repeated behind it, and so doubled, with the numbers that follow. */
+static void number(void *y, int64_t size, int64_t from, int64_t step, int64_t count, int64_t each)
 {
-        if (size == 4)
-                for (int64_t i = 0; i < count; i++)
-                        ((at_u32 *)y)[i] = (uint32_t)from + (uint32_t)i * (uint32_t)step;
-        else
-                for (int64_t i = 0; i < count; i++)
-                        ((at_u64 *)y)[i] = (uint64_t)from + (uint64_t)i * (uint64_t)step;
+        at_u32 *narrow = y;
+        at_u64 *wide = y;
+        for (int64_t i = 0; i < (each < count ? each : count); i++)
+                if (size == 4)
+                        narrow[i] = (uint32_t)from;
+                else
+                        wide[i] = (uint64_t)from;
+        for (int64_t have = each; have < count; have *= 2) {
+                const uint64_t more = (uint64_t)(have / each) * (uint64_t)step;
+                const int64_t some = count - have < have ? count - have : have;
+                if (size == 4) {
+                        M_INDEPENDENT
+                        for (int64_t i = 0; i < some; i++)
+                                narrow[have + i] = narrow[i] + (uint32_t)more;
+                } else {
+                        M_INDEPENDENT
+                        for (int64_t i = 0; i < some; i++)
+                                wide[have + i] = wide[i] + more;
+                }
+        }
 }
+
+/* The elements of a scan that were the best so far keep their numbers. */
+#define REACHED(name, number, real)                                                                                      \
+        static void reached_##name(void *y, const void *a, const void *b, const void *c, int64_t count)                  \
+        {                                                                                                                \
+                const at_##name *x = a, *best = b;                                                                       \
+                at_##number *to = y;                                                                                     \
+                const at_##number *from = c;                                                                             \
+                M_INDEPENDENT                                                                                            \
+                for (int64_t i = 0; i < count; i++)                                                                      \
+                        to[i] = x[i] == best[i] || (real && x[i] != x[i]) ? from[i] : (at_##number)-1;                   \
+        }
+REACHED(f32, u32, true)
+REACHED(f64, u64, true)
+REACHED(u32, u32, false)
+REACHED(u64, u64, false)
+#undef REACHED
+
+#define F_BITS 8
+#include "cpu/find.inc.h"
+#define F_BITS 16
+#include "cpu/find.inc.h"
+#define F_BITS 32
+#include "cpu/find.inc.h"
+#define F_BITS 64
+#include "cpu/find.inc.h"
 
 static void fill(void *y, sf_class class, sf_value v, int64_t count)
 {
@@ -272,6 +313,8 @@ const sf_cpu_map MAP_TABLE = {
         .round = {[SF_DT_F16] = round_f16, [SF_DT_BF16] = round_bf16},
         .fill = fill,
         .number = number,
+        .find = {find_8, find_16, find_32, find_64},
+        .reached = {reached_f32, reached_f64, reached_u32, reached_u32, reached_u64, reached_u64},
         .stream = stream,
         .mover = mover};
 #undef CASTS_FROM

@@ -246,6 +246,12 @@ static void run_block(const sf_walker *w, sf_block b)
         const bool loads = !m->reads || (m->step->m && !m->masks);
         const bool stores = !sf_panel_folds(&b) && (!m->writes || m->gathers), columns = sf_panel_in_columns(p);
         const int64_t lines = b.piece->lines, step = p->col >= 0 ? 1 : lines;
+        const bool numbers = m->after >= 0 && !sf_panel_folds(&b);
+        sf_block scan = b;
+        if (m->best)
+                sf_positions_fold(w, &b);
+        if (m->best || m->given)
+                return;
         if (m->products) {
                 const int64_t whole = run_products(w, b);
                 if (b.first + b.count < b.piece->n && whole == b.count)
@@ -255,18 +261,22 @@ static void run_block(const sf_walker *w, sf_block b)
                 b.count -= whole;
         }
         for (; b.line < lines && (columns || loads); b.line += step) {
-                if (loads)
+                if (numbers)
+                        scan = sf_positions_number(w, &b);
+                else if (loads)
                         sf_panel_load(w, &b);
+                scan = numbers ? scan : b;
                 if (!columns)
                         continue;
-                const sf_columns job = sf_panel_columns(w, &b);
-                (sf_panel_folds(&b) ? m->kernels->fold_columns : m->kernels->scan_columns)(&job);
+                const sf_columns job = sf_panel_columns(w, &scan);
+                (sf_panel_folds(&b) ? scan.m->kernels->fold_columns : scan.m->kernels->scan_columns)(&job);
                 if (stores)
                         sf_panel_store(w, &b);
         }
         b.line = 0;
+        scan.line = 0;
         if (!columns)
-                run_rows(w, b);
+                run_rows(w, numbers ? scan : b);
         for (; stores && !columns && b.line < lines; b.line += step)
                 sf_panel_store(w, &b);
 }
@@ -290,7 +300,7 @@ void sf_panel_walk(const sf_walker *w, const sf_piece *piece, int64_t first, int
         const sf_panels *p = w->p;
         const bool alone = p->members == 1 && (keeps_nothing(&p->member[0], piece) || p->member[0].products);
         const bool paired = p->members == 2 && p->member[0].products && p->member[0].pair == 1;
-        const int64_t block = alone || paired ? end - first : p->block;
+        const int64_t block = alone || paired || p->member[p->members - 1].best ? end - first : p->block;
         for (; first < end; first += block)
                 for (int32_t i = 0; i < p->members; i++)
                         if (!piece->some || p->member[i].step->fold == piece->totals)

@@ -72,6 +72,11 @@ typedef struct sf_panel_member {
          * factor[0] minus factor[1], the other those differences */
         int32_t pair;
         bool squares;
+        /* positions by way of values (positions.c). Folds: kernels that find the extremes of what is
+         * in memory, or NULL; the other member, which has those as its results, is given them */
+        const sf_cpu_kernels *best;
+        bool given;
+        int32_t after; /* scans: -1, or the member that scans the values, which comes before this one */
         const sf_lanes *lanes; /* the instruction set's, or own */
         sf_lanes own;
         /* bytes of an entry of a counter or carry, and of a counter */
@@ -137,6 +142,7 @@ typedef struct sf_panels {
         bool carried;
 
         sf_panel_member member[SF_PANEL_MEMBERS];
+        sf_panel_member numbers; /* of a member that is `after` another, the scan of numbers alone */
         sf_fuse plain[SF_PANEL_MEMBERS]; /* the fuse of a member that is not fused */
 } sf_panels;
 
@@ -398,6 +404,16 @@ void sf_panel_put_values(const sf_panels *p, const sf_piece *piece, int32_t memb
  * lane of a vector. And their bytes. */
 int64_t sf_panel_values(const sf_panels *p, const sf_panel_member *m);
 int64_t sf_panel_total_bytes(const sf_panels *p, const sf_panel_member *m);
+
+/* ---------------------------------------------------------------------------------------------
+ * positions.c: positions by way of values
+ * ------------------------------------------------------------------------------------------- */
+/* Chooses members for that, of a plan whose other decisions are made. */
+void sf_positions_plan(sf_panels *p);
+/* Folds a block of rows: all positions. */
+void sf_positions_fold(const sf_walker *w, const sf_block *b);
+/* Loads a block of a scan: the numbers of elements that may be results. Returns the scan of them. */
+sf_block sf_positions_number(const sf_walker *w, const sf_block *b);
 
 /* ---------------------------------------------------------------------------------------------
  * chain.c: stages over the same lines, some lines at a time

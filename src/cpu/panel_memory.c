@@ -45,7 +45,7 @@ size_t sf_panel_scratch(sf_panels *p)
                 sf_panel_member *m = &p->member[i];
                 const bool direct = p->shape != SF_PANEL_MAP && !p->cut && sf_panel_direct(m);
                 const bool panel = !p->straight && !m->through && !direct;
-                m->panel = grow(&total, panel ? elements * m->size : 0);
+                m->panel = grow(&total, m->best ? p->lines * 2 * (int64_t)sizeof(uint64_t) : panel ? elements * m->size : 0);
                 if (p->shape == SF_PANEL_MAP)
                         continue;
                 m->entry_bytes = sf_panel_total_bytes(p, m) + (columns ? ENTRY_PADDING : 0);
@@ -63,6 +63,16 @@ size_t sf_panel_scratch(sf_panels *p)
                 m->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
                 m->entries = grow(&total, p->carries * p->entries * m->entry_bytes);
                 m->left = grow(&total, p->chunk ? p->entries * sf_panel_total_bytes(p, m) : 0);
+                if (m->after < 0)
+                        continue;
+                sf_panel_member *n = &p->numbers;
+                n->panel = m->other;
+                n->gathered = m->gathered;
+                n->counters = m->counters;
+                n->entry_bytes = m->entry_bytes;
+                n->counter_bytes = m->counter_bytes;
+                n->carries = grow(&total, p->carries * (int64_t)sizeof(sf_carry));
+                n->entries = grow(&total, p->carries * 2 * m->entry_bytes);
         }
         return total;
 }
@@ -142,11 +152,7 @@ void sf_panel_number(const sf_walker *w, const sf_block *b)
         for (int64_t line = b->line; line < (p->col >= 0 ? b->line + 1 : piece->lines); line++, n.at += n.row) {
                 const int64_t to = (sf_panel_in_columns(p) ? 0 : line * sf_panel_pitch(p, piece)) + b->panel * across;
                 char *y = w->scratch + m->other + to * m->size;
-                if (across == 1)
-                        p->isa->map->number(y, m->size, n.at, n.step, b->count);
-                else
-                        for (int64_t i = 0; i < b->count; i++)
-                                p->isa->map->number(y + i * across * m->size, m->size, n.at + i * n.step, 0, across);
+                p->isa->map->number(y, m->size, n.at, n.step, b->count * across, across);
         }
 }
 
@@ -197,7 +203,7 @@ void sf_panel_store(const sf_walker *w, const sf_block *b)
         const sf_dim *dims = m->step->dims;
         const int64_t seq = p->reverse ? -dims[p->seq].y : dims[p->seq].y, cols = b->piece->cols;
         const int64_t position = b->piece->from + b->first + (p->reverse ? b->count - 1 : 0);
-        const char *result = w->scratch + (m->gathers ? m->gathered : m->panel) +
+        const char *result = w->scratch + (m->gathers ? m->gathered : m->after >= 0 ? m->other : m->panel) +
                              sf_panel_line_at(p, b) * m->size;
         char *y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
         sf_fused_box box = box_of(w, b, &position, b->count);

@@ -308,5 +308,6 @@ void sf_panels_plan(sf_panels *p, int workers)
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_MAP; i++)
                 for (int32_t k = 0; k < p->members; k++)
                         sf_direct_pair(p, &p->member[i], &p->member[k]);
+        sf_positions_plan(p);
         sf_cut_tasks(p, workers);
 }

@@ -27,6 +27,7 @@
  *                           V_WIDEN_BYTES is defined
  *   v_shuffle16             (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged, by the
  *                           lowest 4 bits of each index
+ *   v_bytes_on              (v_raw) -> uint64_t: the highest bits of bytes, if V_BYTES_ON is defined
  *   v_larger_f32 ... _u64   if V_LARGER_REAL, V_LARGER_NARROW, V_LARGER_32 or V_LARGER_64 is
  *                           defined
  * and, with V_MASK_BITS, v_blend_f32 ... v_blend_u64, v_above_f32 ... v_above_i64, v_mask_bytes and
@@ -262,6 +263,18 @@ SF_INLINE bool v_any(v_mask m)
         return any;
 #endif
 }
+
+/* A bit for each byte of a vector whose lanes are all ones or all zeros. */
+#ifndef V_BYTES_ON
+SF_INLINE uint64_t v_bytes_on(v_raw v)
+{
+        uint64_t word[V_BYTES / 8], on = 0;
+        memcpy(word, &v, sizeof word);
+        for (int i = 0; i < V_BYTES / 8; i++) /* the highest bits of eight bytes, brought together */
+                on |= ((word[i] & 0x8080808080808080u) * 0x0002040810204081u >> 56) << (8 * i);
+        return on;
+}
+#endif
 
 /* ------------------------------------------------------------------------------------------------
  * Rotation by whole lanes: result lane i is lane i - by, modulo the width; of two vectors one after
