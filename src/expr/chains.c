@@ -246,9 +246,11 @@ static int32_t make_chain(sf_plan *plan, int32_t first)
 static bool is_across(const chain *c, const sf_pass *pass)
 {
         const sf_pass *lead = c->plan->pass[c->first];
-        bool across = pass->step.fold && !pass->reverse && !pass->masked && !pass->offsets && !lead->offsets && !is_apart(c->plan, pass) && pass->ndim == lead->ndim;
+        bool across = pass->step.fold && !pass->reverse && !pass->masked && !pass->offsets &&
+                      !lead->offsets && !is_apart(c->plan, pass) && pass->ndim == lead->ndim;
         for (int32_t d = 0; across && d < pass->ndim; d++)
-                across = pass->shape[d] == lead->shape[d] && (pass->shape[d] == 1 || (pass->axes >> d & 1) != (c->axes >> d & 1));
+                across = pass->shape[d] == lead->shape[d] &&
+                         (pass->shape[d] == 1 || (pass->axes >> d & 1) != (c->axes >> d & 1));
         return across;
 }
 
@@ -260,9 +262,11 @@ static int32_t cross(chain *c)
         const int32_t most = sf_backend_crosses(plan->device) - c->count;
         for (int32_t at = c->first + c->count, size; at < plan->passes; at += size) {
                 size = stage_size(plan, at);
-                bool can = size <= most && c->count + size <= SF_CHAIN_STEPS, follows, shares = false;
+                bool can = size <= most && c->count + size <= SF_CHAIN_STEPS;
+                bool follows = false, shares = false;
                 for (int32_t i = at; can && i < at + size; i++)
-                        can = is_across(c, plan->pass[i]) && can_read(c, plan->pass[i], &follows, &shares);
+                        can = is_across(c, plan->pass[i]) &&
+                              can_read(c, plan->pass[i], &follows, &shares);
                 if (!can || !shares)
                         continue;
                 append(c, at, size);

@@ -391,11 +391,13 @@ SF_BOTH sf_amount sf_group_totals(sf_amount count, sf_amount shares)
         return 32 * (sf_group_share(count, shares) | 1);
 }
 SF_BOTH sf_amount sf_group_leaves(sf_amount cluster) { return cluster > 1 ? 112 : 0; }
-SF_BOTH sf_amount sf_group_sent(sf_amount cluster, sf_amount folds, sf_amount warps, sf_amount shares, sf_amount slot)
+SF_BOTH sf_amount sf_group_sent(sf_amount cluster, sf_amount folds, sf_amount warps,
+                                  sf_amount shares, sf_amount slot)
 {
         return sf_group_leaves(cluster) + 2 * folds * sf_group_totals(warps, shares) * slot;
 }
-SF_BOTH sf_amount sf_group_copies(sf_amount cluster, sf_amount folds, sf_amount warps, sf_amount shares, sf_amount slot)
+SF_BOTH sf_amount sf_group_copies(sf_amount cluster, sf_amount folds, sf_amount warps,
+                                  sf_amount shares, sf_amount slot)
 {
         return sf_group_sent(cluster, folds, warps, shares, slot) +
                (cluster > 1 ? 2 * folds * sf_group_totals(cluster, shares) * slot : 0);
