@@ -97,29 +97,30 @@ static int64_t copied_bytes(chain *c)
 }
 
 /*
- * A thread has 64 registers of rows, and as many for the rest; narrow elements are computed in f32,
- * and take half. Blocks are as large as that allows, because clusters take long to exchange totals.
- * H200, layer norm, forward and backward, share of the floor: rows of 1024, 2048, 4096, 8192, 16384
- * f32 0.90, 0.91, 0.85, 0.82, 0.75; in two reads 0.72, 0.71, 0.71, 0.69, 0.59. Of bf16 rows of 4096,
- * 8192, 16384 0.77, 0.64, 0.55; in two reads 0.64, 0.61, 0.64.
+ * Narrow elements are computed in f32: a thread has half as many bytes of them. Blocks are as large
+ * as the tile allows, because clusters take long to exchange totals. H200, layer norm, forward and
+ * backward, share of the floor: rows of 1024, 2048, 4096, 8192, 16384 f32 0.90, 0.91, 0.85, 0.82,
+ * 0.75; in two reads 0.72, 0.71, 0.71, 0.69, 0.59. Of bf16 rows of 4096, 8192, 16384 0.77, 0.64,
+ * 0.55; in two reads 0.64, 0.61, 0.64.
  */
-static bool cut_tiles(const chain *c, const sf_cuda_chip *chip, int64_t rows, int64_t bytes,
-                      int64_t downs, tiles *u)
+static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t rows,
+                      int64_t bytes, int64_t downs, tiles *u)
 {
         enum { CLUSTER_WAVES = 8, LEVELS_MOST = 5 };
         const bool small = chip->small_tiles;
         const int64_t leaves = ceil_div(c->n, 32 * c->width), slot = sf_cuda_slot_size(c);
         const int64_t room = chip->shared_per_multiprocessor;
-        int64_t most = small ? 2 : 16;
-        u->rows = at_most(pow2_down(at_least((c->width > 4 ? 128 : 256) / bytes, 1)),
-                          small ? 2 << rows % 3 : 8);
+        const int64_t held = small ? bytes * 2 << rows % 3 :
+                                     4 * tile.elements / (c->width > 4 ? 2 : 1);
+        int64_t most = tile.threads / 32;
+        u->rows = at_most(pow2_down(at_least(held / bytes, 1)), 8);
         if (!small && leaves > most && 7 * most * ceil_div(leaves, most) > 8 * leaves)
-                most = 8; /* fewer warps without columns */
+                most /= 2; /* fewer warps without columns */
         u->cluster = ceil_div(leaves, most);
         u->warps = u->cluster > 1 ? most : leaves;
         u->count = ceil_div(rows, u->rows);
         const int64_t threads = 32 * u->warps;
-        u->resident = at_least(at_most(65536 / 128 / threads, 8), 1);
+        u->resident = at_least(tile.resident * tile.threads / threads, 1);
         u->shared = sf_group_copies(u->cluster, sf_cuda_folds(c), u->warps, 32 / u->rows, slot) +
                 u->rows * threads * bytes;
         while (u->resident > 1 && u->resident * (u->shared + 1024) > room)
@@ -142,8 +143,8 @@ static bool cut_tiles(const chain *c, const sf_cuda_chip *chip, int64_t rows, in
                 rounds = at_least(rounds / CLUSTER_WAVES, 1);
         u->at_once = ceil_div(u->groups, rounds);
         const bool slow = c->width > 4 && u->cluster > 2 && sf_cuda_folds(c) > 2 && !small;
-        return u->rows > 1 && u->cluster <= chip->cluster && u->groups > 1 && !slow &&
-               u->shared <= chip->shared_per_block;
+        return chip->capability >= 80 && u->rows > 1 && u->cluster <= chip->cluster &&
+               u->groups > 1 && !slow && u->shared <= chip->shared_per_block;
 }
 
 /* Where each fold's totals are in scratch. Returns the end. */
@@ -168,6 +169,7 @@ sf_status sf_cuda_plan_group(const sf_context *ctx, const chain *rows, const sf_
         sf_cuda_spec *spec = &l->spec;
         const int64_t units = c.link[0].step.batch;
         const int32_t first = c.count;
+        sf_cuda_tile tile;
         tiles u;
         *fits = false;
         if (c.nbatch != 1 || c.link[0].step.segments.offsets)
@@ -176,8 +178,12 @@ sf_status sf_cuda_plan_group(const sf_context *ctx, const chain *rows, const sf_
         for (const sf_step *s = across; s; s = s->sibling)
                 if (!add_fold(&c, s, units))
                         return SF_OK;
+        memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
+        spec->kernel = SF_CUDA_APPLY_GROUP;
+        spec->width = c.width;
+        SF_TRY(sf_cuda_tile_for(ctx, chip, spec, 8, 8, &tile));
         const int64_t bytes = copied_bytes(&c);
-        if (!bytes || !suits(&c) || !cut_tiles(&c, chip, units, bytes, c.count - first, &u))
+        if (!bytes || !suits(&c) || !cut_tiles(&c, tile, chip, units, bytes, c.count - first, &u))
                 return SF_OK;
         int64_t codes = 0;
         for (int32_t k = 0; k < c.count; k++)
@@ -186,9 +192,6 @@ sf_status sf_cuda_plan_group(const sf_context *ctx, const chain *rows, const sf_
         if (codes > 3 * SF_PROGRAM_MAX)
                 return SF_OK;
         const int64_t end = place_totals(&c, first, u.groups);
-        memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
-        spec->kernel = SF_CUDA_APPLY_GROUP;
-        spec->width = c.width;
         spec->threads = (int32_t)(32 * u.warps);
         spec->items = (int32_t)u.rows;
         const bool whole = c.n == 32 * c.width * u.warps * u.cluster;
