@@ -97,8 +97,9 @@ static int64_t copied_bytes(chain *c)
 }
 
 /*
- * Narrow elements are computed in f32: a thread has half as many bytes of them. Blocks are as large
- * as the tile allows, because clusters take long to exchange totals. H200, layer norm, forward and
+ * Narrow elements are computed in f32, and f64 takes more registers than itself: a thread has half
+ * as many bytes of either. Blocks are as large as the tile allows, because clusters take long to
+ * exchange totals. H200, layer norm, forward and
  * backward, share of the floor: rows of 1024, 2048, 4096, 8192, 16384 f32 0.90, 0.91, 0.85, 0.82,
  * 0.75; in two reads 0.72, 0.71, 0.71, 0.69, 0.59. Of bf16 rows of 4096, 8192, 16384 0.77, 0.64,
  * 0.55; in two reads 0.64, 0.61, 0.64.
@@ -111,7 +112,7 @@ static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chi
         const int64_t leaves = ceil_div(c->n, 32 * c->width), slot = sf_cuda_slot_size(c);
         const int64_t room = chip->shared_per_multiprocessor;
         const int64_t held = small ? bytes * 2 << rows % 3 :
-                                     4 * tile.elements / (c->width > 4 ? 2 : 1);
+                                     4 * tile.elements / (c->width != 4 ? 2 : 1);
         int64_t most = tile.threads / 32;
         u->rows = at_most(pow2_down(at_least(held / bytes, 1)), 8);
         if (!small && leaves > most && 7 * most * ceil_div(leaves, most) > 8 * leaves)
