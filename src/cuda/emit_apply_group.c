@@ -99,10 +99,10 @@ static int64_t copied_bytes(chain *c)
 /*
  * Narrow elements are computed in f32, and f64 takes more registers than itself: a thread has half
  * as many bytes of either. Blocks are as large as the tile allows, because clusters take long to
- * exchange totals. H200, layer norm, forward and
- * backward, share of the floor: rows of 1024, 2048, 4096, 8192, 16384 f32 0.90, 0.91, 0.85, 0.82,
- * 0.75; in two reads 0.72, 0.71, 0.71, 0.69, 0.59. Of bf16 rows of 4096, 8192, 16384 0.77, 0.64,
- * 0.55; in two reads 0.64, 0.61, 0.64.
+ * exchange totals. H200, layer norm, forward and backward, share of the floor: rows of 1024, 2048,
+ * 4096, 8192, 16384 f32 0.90, 0.91, 0.84, 0.79, 0.74; in two reads 0.72, 0.72, 0.70, 0.66, 0.60.
+ * Of bf16 rows of 2048, 4096, 8192 0.74, 0.73, 0.59; in two reads 0.60, 0.61, 0.59; of 16384, in
+ * another run, 0.55 and 0.64.
  */
 static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chip, int64_t rows,
                       int64_t bytes, int64_t downs, tiles *u)
@@ -132,7 +132,8 @@ static bool cut_tiles(const chain *c, sf_cuda_tile tile, const sf_cuda_chip *chi
         for (u->levels = 0; u->levels < LEVELS_MOST; u->levels++, u->shared += level) {
                 const int64_t next = ceil_div(u->count, (int64_t)2 << u->levels);
                 const int64_t places = ceil_div(next, u->at_once) * u->at_once;
-                if ((small ? next < 2 : 10 * next < 9 * places) ||
+                const bool few = next < 3 * u->at_once && 10 * next < 9 * places;
+                if ((small ? next < 2 : few) ||
                     (u->rows << u->levels >= 64 && u->count >> u->levels <= 512) ||
                     u->resident * (u->shared + level + 1024) > room)
                         break;
