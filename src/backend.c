@@ -47,6 +47,11 @@ const char *sf_backend_follows(sf_device device, const sf_step *chain)
         return sf_on_host(device) ? sf_cpu_follows(chain) : sf_cuda_follows(chain);
 }
 
+int32_t sf_backend_crosses(sf_device device)
+{
+        return sf_on_host(device) ? 0 : SF_CUDA_CROSSES;
+}
+
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)
 {
         *size = 0;

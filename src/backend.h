@@ -44,6 +44,10 @@ bool sf_backend_doubles(sf_device device);
  */
 const char *sf_backend_follows(sf_device device, const sf_step *chain);
 
+/* The most steps of a chain and of folds across its lines (sf_step.across) that the backend may compute
+ * in one read; 0: none. */
+int32_t sf_backend_crosses(sf_device device);
+
 /* The bytes of scratch that the step needs on its device and that the caller may provide; 0 on the
  * CPU. */
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size);

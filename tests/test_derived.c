@@ -439,7 +439,7 @@ static void check_chains(size_t every)
                 int64_t rows, n;
                 const char *dtype;
         } sizes[] = {{7, 1, ""}, {9, 5, ""}, {5, 64, ""}, {3, 100, ":f16"}, {4, 257, ""}, {5, 256, ":bf16"}, {3, 1000, ""}, {2, 1001, ":f64"}, {6, 512, ":f64"},
-                     {3, 4099, ""}, {2, 5000, ":f16"}, {2, 9216, ""}, {11, 96, ":i32"}};
+                     {3, 4099, ""}, {2, 5000, ":f16"}, {2, 9216, ""}, {11, 96, ":i32"}, {37, 256, ""}, {19, 512, ""}, {22, 200, ":bf16"}, {25, 48, ":f64"}};
         for (size_t e = 0; e < sizeof expressions / sizeof *expressions; e++)
                 for (size_t k = e % every; k < sizeof sizes / sizeof *sizes; k += every) {
                         char line[160];

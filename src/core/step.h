@@ -104,6 +104,11 @@ typedef struct sf_step {
         /* NULL, or the first step of the stage that follows this one and its siblings, line by
          * line, in a chain. Only set in the first step of a stage. */
         const struct sf_step *then;
+        /* NULL, or, in the first step of a chain, a fold across its lines, with siblings, which runs
+         * after the chain: its sequences are what all lines have at one position. It may read what
+         * the chain's folds have stored, and reads again what the chain has read. Only for backends
+         * that want it (sf_backend_crosses). */
+        const struct sf_step *across;
 } sf_step;
 
 /* The most steps that share one read: more would need too many registers. And the most steps of a
@@ -136,6 +141,7 @@ typedef struct sf_step_views {
         sf_fuse *fuse; /* its operands are set too: data, dtype, strides, made. NULL: plain */
         /* of a chain: this step begins a stage; else it is a sibling of the step before it */
         bool follows;
+        bool across; /* of a chain: the first of the folds across its lines, which come last */
 } sf_step_views;
 
 /* Sets the geometry: x, y, m, n, batch, dims, and the operands of views->fuse, which becomes the

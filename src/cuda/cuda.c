@@ -192,8 +192,9 @@ static sf_status check_chain(const sf_context *ctx, sf_cuda_device *d, const sf_
         return SF_OK;
 }
 
-/* Runs a chain in one launch if there is a kernel for it; else one stage after another. */
-static sf_status run_chain(const sf_context *ctx, sf_cuda_device *d, const sf_step *first, void *workspace, size_t size)
+/* Runs a chain in one launch if there is a kernel for it; else one stage after another. *across: the
+ * folds across its lines have been done too. */
+static sf_status run_chain(const sf_context *ctx, sf_cuda_device *d, const sf_step *first, void *workspace, size_t size, bool *across)
 {
         sf_cuda_plan plan;
         cu_function functions[SF_CUDA_MAX_LAUNCHES];
@@ -203,6 +204,9 @@ static sf_status run_chain(const sf_context *ctx, sf_cuda_device *d, const sf_st
         if (!fits)
                 return sf_chain_apart(first, run_stage, &(stage_of){ctx, d, workspace, size});
         SF_TRY(check_chain(ctx, d, first));
+        *across = plan.across;
+        for (const sf_step *s = plan.across ? first->across : NULL; s; s = s->sibling)
+                SF_TRY(check_pointers(ctx, d, s));
         for (int32_t i = 0; i < plan.launches; i++)
                 SF_TRY(sf_cuda_device_kernel(ctx, d, &plan.launch[i].spec, &functions[i]));
         SF_TRY(take_scratch(ctx, d, first->stream, &plan, workspace, size, &scratch));
@@ -219,7 +223,13 @@ sf_status sf_cuda_run_in(sf_context *ctx, const sf_step *step, void *workspace, 
         sf_cuda_device *d;
         bool entered;
         SF_TRY(sf_cuda_device_enter(ctx, step->device.device_id, &d, &entered));
-        sf_status status = step->then ? run_chain(ctx, d, step, workspace, size) : run_stage(&(stage_of){ctx, d, workspace, size}, step);
+        const sf_step *rest = step->then ? step->across : step;
+        sf_status status = SF_OK;
+        bool across = false;
+        if (step->then)
+                status = run_chain(ctx, d, step, workspace, size, &across);
+        if (status == SF_OK && rest && !across)
+                status = run_stage(&(stage_of){ctx, d, workspace, size}, rest);
         sf_cuda_device_leave(d, entered);
         return status;
 }
@@ -267,7 +277,11 @@ sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size)
                 SF_TRY(sf_cuda_plan_chain(ctx, step, &all.device->chip, &plan, &fits));
         if (!fits || sf_cuda_is_wide(&plan.launch[0].spec, &all.device->chip))
                 SF_TRY(step->then ? sf_chain_apart(step, measure_stage, &all) : measure_stage(&all, step));
-        *size = fits && !sf_cuda_is_wide(&plan.launch[0].spec, &all.device->chip) ? plan.scratch : all.size;
+        if (fits && !sf_cuda_is_wide(&plan.launch[0].spec, &all.device->chip))
+                all.size = plan.scratch;
+        if (step->then && step->across && !(fits && plan.across))
+                SF_TRY(measure_stage(&all, step->across));
+        *size = all.size;
         return SF_OK;
 }
 

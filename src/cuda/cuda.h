@@ -29,6 +29,9 @@ const char *sf_cuda_apart(int32_t count, const sf_step *const *steps, const sf_s
 /* May the last stage of a chain follow line by line? NULL, or why not: sf_backend_follows. */
 const char *sf_cuda_follows(const sf_step *chain);
 
+/* sf_backend_crosses */
+enum { SF_CUDA_CROSSES = 7 };
+
 /* How many bytes of scratch the step needs on its device; 0 for most. */
 sf_status sf_cuda_workspace(sf_context *ctx, const sf_step *step, size_t *size);
 

@@ -91,6 +91,12 @@ static inline int sf_cuda_value_size(int32_t op, int32_t acc)
         return sf_cuda_is_pair(op, acc) ? 2 * size : size;
 }
 
+/* Where the steps of a chain begin in sf_cuda_spec.extra. */
+static inline int sf_cuda_how_of(int32_t kernel)
+{
+        return kernel == SF_CUDA_APPLY_COLUMNS ? APPLY_COLUMNS_HOW : APPLY_HOW;
+}
+
 /* Has the launch clusters of more blocks than every chip with clusters supports? */
 static inline bool sf_cuda_is_wide(const sf_cuda_spec *spec, const sf_cuda_chip *chip)
 {

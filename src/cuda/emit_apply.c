@@ -279,13 +279,17 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         bool cuts;
         sf_cuda_launch *l = &plan->launch[0];
         sf_cuda_spec *spec = &l->spec;
-        *fits = false;
+        *fits = plan->across = false;
         if (sf_cuda_follows(first) || !sf_cuda_read_chain(first, &c))
                 return SF_OK;
         if (first->segments.offsets)
                 return sf_cuda_plan_segments_chain(ctx, &c, first, chip, plan, fits);
         if (!(c.width = width_of(&c, false)))
                 return sf_cuda_plan_columns(ctx, &c, first->batch, chip, plan, fits);
+        if (first->across)
+                SF_TRY(sf_cuda_plan_group(ctx, &c, first->across, chip, plan, fits));
+        if (*fits)
+                return SF_OK;
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
         spec->kernel = SF_CUDA_APPLY;
         /* Vectors at any address go through shared memory, so the line must fit there. */

@@ -58,7 +58,7 @@ static int find_source(chain *c, const source *s)
 }
 
 /* Finds the step's operands and its mask among the chain's sources. */
-static bool read_operands(chain *c, link *l)
+bool sf_cuda_read_operands(chain *c, link *l)
 {
         const sf_step *s = &l->step;
         for (int32_t k = 0; (l->loads | l->stores) >> k; k++) {
@@ -141,7 +141,7 @@ bool sf_cuda_read_chain(const sf_step *first, chain *c)
                 c->n = at_least(c->n, s->n);
                 l->loads = sf_cuda_program_reads(&l->step.fuse->load, 1);
                 l->stores = sf_cuda_program_reads(&l->step.fuse->store, 0);
-                if (!aligned_to((int64_t)(uintptr_t)s->y, size_of((int32_t)s->out)) || !read_operands(c, l))
+                if (!aligned_to((int64_t)(uintptr_t)s->y, size_of((int32_t)s->out)) || !sf_cuda_read_operands(c, l))
                         return false;
                 round_once(l);
         }
@@ -344,7 +344,7 @@ static void describe_step(const chain *c, int32_t k, int32_t across, sf_cuda_spe
         const sf_step *s = &l->step;
         sf_cuda_fused *f = &spec->fused;
         const bool vectors = s->dims[across >= 0 ? across : s->nbatch].y == size_of((int32_t)s->out);
-        spec->extra[(across < 0 ? APPLY_HOW : APPLY_COLUMNS_HOW) + k] = l->kind | (s->within ? 4 : 0) | (vectors ? 8 : 0) | (l->mask + 1) * 16;
+        spec->extra[sf_cuda_how_of(spec->kernel) + k] = l->kind | (s->within ? 4 : 0) | (vectors ? 8 : 0) | (l->mask + 1) * 16;
         const bool initial = s->has_initial && l->kind == KIND_FOLD;
         if (!k) {
                 spec->op = (int32_t)s->op;

@@ -8,7 +8,7 @@
 #include "cuda/cuda.h"
 #include "cuda/emit_draft.h"
 
-enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
+enum { KIND_FOLD, KIND_MAP, KIND_SMALL, KIND_ACROSS };
 
 /* One step of the chain; all are fused. */
 typedef struct link {
@@ -37,7 +37,7 @@ typedef struct chain {
         /* bits: sources that the first step reads, or another fold, if they differ from line to
          * line: these may be copied by way of shared memory */
         uint32_t copied;
-        link link[SF_CUDA_MEMBERS_MAX];
+        link link[SF_CUDA_STEPS_MAX];
         source source[SF_OPERANDS_MAX];
         int width;
         bool shifts; /* what the first step reads, and results, may be at any address */
@@ -51,6 +51,9 @@ static inline bool moves(const source *s)
 
 /* Reads the chain. False: one launch cannot do it. */
 bool sf_cuda_read_chain(const sf_step *first, chain *c);
+
+/* Finds what the step reads among the chain's sources. False: it cannot. */
+bool sf_cuda_read_operands(chain *c, link *l);
 
 /* Lets later steps take from registers what a fold has computed of its elements. */
 void sf_cuda_keep_folded(chain *c);
@@ -75,6 +78,11 @@ void sf_cuda_describe_chain(const chain *c, int32_t across, sf_cuda_spec *spec);
 
 /* The parameters of a launch over `units` lines or strips. */
 void sf_cuda_put_chain(const chain *c, int32_t across, int64_t units, const int64_t number[4], sf_cuda_launch *l);
+
+/* A chain of rows, whose width is known, and the folds across its rows, in emit_apply_group.c; `fits`
+ * as below. */
+sf_status sf_cuda_plan_group(const sf_context *ctx, const chain *rows, const sf_step *across,
+                             const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 /* Chains over segments of lines, in emit_segments_apply.c. `fits` as below. */
 sf_status sf_cuda_plan_segments_chain(const sf_context *ctx, chain *c, const sf_step *first,

@@ -122,7 +122,7 @@ static void put_chain(writer *w, const sf_cuda_spec *spec)
         for (int32_t k = 0; k <= f->beside; k++) {
                 const sf_cuda_also own = {(uint8_t)spec->op, (uint8_t)spec->acc, (uint8_t)spec->out, (spec->flags & SF_CUDA_INITIAL) != 0, f->loads, f->stores, 0, 0};
                 const sf_cuda_also *s = k ? &f->also[k - 1] : &own;
-                const int32_t how = spec->extra[(spec->kernel == SF_CUDA_APPLY_COLUMNS ? APPLY_COLUMNS_HOW : APPLY_HOW) + k];
+                const int32_t how = spec->extra[sf_cuda_how_of(spec->kernel) + k];
                 const unsigned mask = how >> 4 ? 1u << ((how >> 4) - 1) : 0, loads = operands_of(program, s->loads) | mask;
                 put(w, " F(%d, %d, %s, %s, %d, %d, %u, %u)", (int)k, s->op, dt_names[s->acc], dt_names[s->out], s->initial, (int)how, loads,
                     operands_of(program + s->loads, s->stores));
@@ -158,7 +158,8 @@ static void put_spread(writer *w, const sf_cuda_spec *spec)
 
 static bool is_chain(int32_t kernel)
 {
-        return kernel == SF_CUDA_APPLY || kernel == SF_CUDA_APPLY_COLUMNS || kernel == SF_CUDA_SEGMENTS_APPLY;
+        return kernel == SF_CUDA_APPLY || kernel == SF_CUDA_APPLY_COLUMNS || kernel == SF_CUDA_APPLY_GROUP ||
+               kernel == SF_CUDA_SEGMENTS_APPLY;
 }
 
 static void put_fused(writer *w, const sf_cuda_spec *spec)

@@ -54,6 +54,8 @@ enum {
 /* The most steps that share a launch: folds of one read, a scan and its total, the steps of a chain
  * (a layer norm's gradient has five). */
 #define SF_CUDA_MEMBERS_MAX 5
+/* The most with folds across the lines of a chain (sf_step.across). */
+#define SF_CUDA_STEPS_MAX 7
 
 /* A step that shares another's launch: another fold; or a scan's total or second result, which
  * load nothing. */
@@ -74,7 +76,7 @@ typedef struct sf_cuda_fused {
         uint8_t others; /* and of the program that makes the second part of elements (SF_TWO) */
         uint8_t dt[SF_OPERANDS_MAX], how[SF_OPERANDS_MAX];
         uint8_t beside; /* how many other steps share the launch */
-        sf_cuda_also also[SF_CUDA_MEMBERS_MAX - 1];
+        sf_cuda_also also[SF_CUDA_STEPS_MAX - 1];
         /* of the load, the second part, the store; then of each such step */
         sf_instruction code[3 * SF_PROGRAM_MAX];
 } sf_cuda_fused;
@@ -136,6 +138,7 @@ typedef struct sf_cuda_launch {
 typedef struct sf_cuda_plan {
         int32_t steps;        /* how many steps it does: the first and its next siblings */
         int32_t launches;
+        bool across;          /* of a chain: does it also do the folds across its lines? */
         size_t scratch;       /* bytes in all */
         /* all of it is words through which blocks communicate: zero at first, then as the last
          * launch left them */

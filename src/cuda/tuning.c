@@ -62,6 +62,10 @@ static const row rows[] = {
         /* Columns in registers: 32 words a thread, in blocks of at least four warps. */
         {SF_CUDA_APPLY_COLUMNS, -1, -1, 16, 8, 8, 70, {512, 64, 1, 4, 0}},
 
+        /* 64 words of rows a thread, and as many registers for the rest: with 16 warps to a block, or
+         * two blocks of 8, none is spilled (nvcc 13, sm_90). */
+        {SF_CUDA_APPLY_GROUP, -1, -1, 16, 8, 8, 70, {512, 64, 1, 0, 0}},
+
         /* A leaf of 32 words for each lane, of 64 in most folds (emit_segments.c). H200, 2^26 f32:
          * five, six or seven blocks of 128 threads and twelve of 64 differ by less than a tenth. */
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 4, 70, {128, 32, 6, 0, 0}},

@@ -242,16 +242,56 @@ static int32_t make_chain(sf_plan *plan, int32_t first)
         return c.count;
 }
 
+/* Is it a fold across the chain's lines, along all their other axes? */
+static bool is_across(const chain *c, const sf_pass *pass)
+{
+        const sf_pass *lead = c->plan->pass[c->first];
+        bool across = pass->step.fold && !pass->reverse && !pass->masked && !pass->offsets &&
+                      !lead->offsets && !is_apart(c->plan, pass) && pass->ndim == lead->ndim;
+        for (int32_t d = 0; across && d < pass->ndim; d++)
+                across = pass->shape[d] == lead->shape[d] &&
+                         (pass->shape[d] == 1 || (pass->axes >> d & 1) != (c->axes >> d & 1));
+        return across;
+}
+
+/* Finds folds that read again what the chain has read, line by line, but across its lines, and makes
+ * them follow it. Returns their number. */
+static int32_t cross(chain *c)
+{
+        const sf_plan *plan = c->plan;
+        const int32_t most = sf_backend_crosses(plan->device) - c->count;
+        for (int32_t at = c->first + c->count, size; at < plan->passes; at += size) {
+                size = stage_size(plan, at);
+                bool can = size <= most && c->count + size <= SF_CHAIN_STEPS;
+                bool follows = false, shares = false;
+                for (int32_t i = at; can && i < at + size; i++)
+                        can = is_across(c, plan->pass[i]) &&
+                              can_read(c, plan->pass[i], &follows, &shares);
+                if (!can || !shares)
+                        continue;
+                append(c, at, size);
+                sf_pass *first = plan->pass[c->first + c->count - size];
+                first->follows = false;
+                first->across = true;
+                return size;
+        }
+        return 0;
+}
+
 void sf_plan_chains(sf_plan *plan)
 {
-        for (int32_t i = 0; i < plan->passes;)
-                i += make_chain(plan, i);
+        for (int32_t i = 0, count; i < plan->passes; i += count) {
+                count = make_chain(plan, i);
+                chain c = {plan, i, count, plan->pass[i]->axes};
+                if (count > stage_size(plan, i))
+                        count += cross(&c);
+        }
 }
 
 int32_t sf_plan_together(const sf_plan *plan, int32_t at)
 {
         int32_t count = 1;
-        while (at + count < plan->passes && (plan->pass[at + count]->sibling || plan->pass[at + count]->follows))
+        while (at + count < plan->passes && sf_pass_joins(plan->pass[at + count]))
                 count++;
         return count;
 }

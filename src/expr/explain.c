@@ -147,7 +147,7 @@ static sf_status start(sf_story *s, sf_plan *plan)
                 if (out->place == SF_PLACE_SCRATCH && !s->label[out->node])
                         s->label[out->node] = ++labels;
                 sf_traffic t = sf_story_pass(s, plan->pass[i]);
-                s->after.passes += !plan->pass[i]->sibling && !plan->pass[i]->follows;
+                s->after.passes += !sf_pass_joins(plan->pass[i]);
                 s->after.products |= plan->pass[i]->products;
                 s->after.read += t.read;
                 s->after.written += t.written;
@@ -200,7 +200,7 @@ static void text_passes(sf_story *s, sf_text *t)
                 sf_traffic moved = sf_story_pass(s, pass);
                 if (pass->sibling)
                         sf_text_add(t, "  same read  ");
-                else if (pass->follows)
+                else if (pass->follows || pass->across)
                         sf_text_add(t, "  same lines ");
                 else
                         sf_text_add(t, "  pass %-4d  ", (int)++number);
@@ -337,7 +337,7 @@ static void json_passes(sf_story *s, sf_text *t)
                 sf_text_add(t,
                             ", \"fused\": %s, \"same_read\": %s, \"same_lines\": %s, \"kept\": %s, \"products\": %s, "
                             "\"again\": %s}",
-                            pass->fused ? "true" : "false", pass->sibling ? "true" : "false", pass->follows ? "true" : "false",
+                            pass->fused ? "true" : "false", pass->sibling ? "true" : "false", pass->follows || pass->across ? "true" : "false",
                             pass->kept >= 0 ? "true" : "false", pass->products ? "true" : "false",
                             pass->again ? "true" : "false");
         }

@@ -27,9 +27,9 @@ void sf_explain_dot(sf_story *s, sf_text *t)
         }
         for (int32_t i = 0, group = 0; i < plan->passes; i++) {
                 const sf_pass *pass = plan->pass[i];
-                group += !pass->sibling && !pass->follows;
+                group += !sf_pass_joins(pass);
                 sf_text_add(t, "  p%d [fillcolor=\"%s\", label=\"pass %d: %s%s\\n", (int)i, tone(pass), (int)group, sf_story_kind(pass),
-                            pass->sibling ? ", same read" : pass->follows ? ", same lines" : "");
+                            pass->sibling ? ", same read" : sf_pass_joins(pass) ? ", same lines" : "");
                 sf_text_json(t, sf_story_show(s, pass->root, true));
                 sf_text_add(t, "\"];\n");
                 for (int32_t k = 0; k < pass->operands; k++)
@@ -79,10 +79,10 @@ void sf_explain_svg(sf_story *s, sf_text *t)
                 const sf_pass *pass = plan->pass[i];
                 int y = MARGIN + i * ROW;
                 sf_text line_text = {line, LETTERS, 0};
-                group += !pass->sibling && !pass->follows;
+                group += !sf_pass_joins(pass);
                 sf_text_add(t, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" stroke=\"#667\"/>\n", MARGIN, y, WIDTH - 2 * MARGIN, ROW - 10,
                             tone(pass));
-                sf_text_add(&line_text, "pass %d, %s%s: ", (int)group, sf_story_kind(pass), pass->sibling ? " of the same read" : pass->follows ? " of the same lines" : "");
+                sf_text_add(&line_text, "pass %d, %s%s: ", (int)group, sf_story_kind(pass), pass->sibling ? " of the same read" : sf_pass_joins(pass) ? " of the same lines" : "");
                 for (int32_t k = 0; k < pass->operands; k++)
                         sf_text_add(&line_text, k ? ", %s" : "%s",
                                     sf_story_buffer(s, pass->operand[k].buffer, name));

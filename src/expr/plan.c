@@ -138,7 +138,7 @@ static void find_kept(sf_plan *plan)
                 sf_pass *pass = plan->pass[i];
                 sf_buffer *out = &plan->buffer[pass->out.buffer];
                 uint64_t inputs = 0;
-                bool from_inputs = pass->step.fold && out->place == SF_PLACE_SCRATCH && pass->operands && !pass->sibling && !pass->follows &&
+                bool from_inputs = pass->step.fold && out->place == SF_PLACE_SCRATCH && pass->operands && !sf_pass_joins(pass) &&
                                    sf_plan_together(plan, i) == 1 && sf_ir_at(&plan->ir, out->node)->kind != SF_IR_CONCAT;
                 int64_t read = 0;
                 for (int32_t k = 0; k < pass->operands + pass->masked; k++) {
@@ -173,7 +173,7 @@ static void lay_out_scratch(sf_plan *plan)
                 life[b] = (lifetime){INT32_MAX, -1};
         for (int32_t i = 0; i < plan->passes; i++) {
                 const sf_pass *pass = plan->pass[i];
-                group += !pass->sibling && !pass->follows;
+                group += !sf_pass_joins(pass);
                 for (int32_t k = 0; k < pass->operands + pass->masked + 1; k++) {
                         int32_t b = k < pass->operands ? pass->operand[k].buffer : k == pass->operands ? pass->out.buffer : pass->mask.buffer;
                         life[b].from = group < life[b].from ? group : life[b].from;

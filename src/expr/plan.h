@@ -70,12 +70,20 @@ typedef struct sf_pass {
         /* begins a stage that follows the passes before it line by line, in a chain
          * (core/step.h) */
         bool follows;
+        /* the first of the folds across the lines of the chain before it (sf_step.across) */
+        bool across;
         /* of a chain: 0, or one more than the number of its pass whose result operand k is */
         int32_t made[SF_OPERANDS_MAX];
         int32_t kept;             /* -1, or the number of the kept result that this pass makes */
         /* NULL, or the plan that computes results again that are not finite */
         struct sf_repair *again;
 } sf_pass;
+
+/* Does it run together with the pass before it? */
+static inline bool sf_pass_joins(const sf_pass *pass)
+{
+        return pass->sibling || pass->follows || pass->across;
+}
 
 /* Copies the programs of a pass, and which operands they read, to a step's sf_fuse. */
 static inline void sf_pass_programs(const sf_pass *pass, sf_fuse *fuse)

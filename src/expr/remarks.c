@@ -173,7 +173,7 @@ static void remark_apart(sf_plan *plan)
                 const sf_pass *pass = plan->pass[j];
                 const char *why = NULL;
                 const bool late = waits(plan, pass);
-                for (int32_t i = 0; i < j && !why && !pass->sibling && !pass->follows; i += group_of(plan, i))
+                for (int32_t i = 0; i < j && !why && !sf_pass_joins(pass); i += group_of(plan, i))
                         if (!late || sf_plan_same_tensors(plan, plan->pass[i], pass))
                                 why = why_read_again(plan, i, pass);
                 if (why)

@@ -10,16 +10,17 @@
 
 sf_status sf_run_steps(sf_context *ctx, int32_t count, sf_step *steps, const sf_step_views *views, void *workspace, size_t workspace_size, size_t *needs)
 {
-        bool chained = false;
-        for (int32_t i = 1; i < count; i++)
-                chained |= views[i].follows;
+        int32_t chained = 0; /* how many are the chain */
+        for (int32_t i = 1; i < count && !views[i].across; i++)
+                chained = views[i].follows || chained ? i + 1 : 0;
         if (chained)
-                sf_chain_geometry(count, steps, views);
-        for (int32_t i = 0; i < count && !chained; i++) {
+                sf_chain_geometry(chained, steps, views);
+        for (int32_t i = chained; i < count; i++) {
                 sf_step_geometry(&steps[i], &views[i]);
                 steps[i].sibling = i + 1 < count ? &steps[i + 1] : NULL;
                 steps[i].then = NULL;
         }
+        steps[0].across = chained && chained < count ? &steps[chained] : NULL;
         return needs ? sf_backend_workspace(ctx, steps, needs) : sf_backend_run(ctx, steps, workspace, workspace_size);
 }
 
@@ -170,7 +171,7 @@ static void describe_pass(const job *j, const sf_pass *pass, described *d, sf_vi
         step->device = j->plan->device;
         step->stream = j->stream;
         *views = (sf_step_views){.x = &d->operand[0], .y = out, .m = pass->masked ? &d->mask : NULL, .axes = pass->axes, .keepdim = true,
-                                 .reverse = pass->reverse, .follows = pass->follows, .made = pass->made,
+                                 .reverse = pass->reverse, .follows = pass->follows, .across = pass->across, .made = pass->made,
                                  .offsets = pass->offsets ? &j->view[pass->offsets - 1] : NULL};
         for (int32_t k = 0; k < pass->operands; k++)
                 for (int32_t a = 0; a < j->plan->buffer[pass->operand[k].buffer].ndim; a++)

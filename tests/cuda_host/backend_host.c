@@ -105,7 +105,7 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                 host_teams += (kernel == SF_CUDA_APPLY || (kernel == SF_CUDA_APPLY_COLUMNS && extra[APPLY_COLUMNS_CLUSTER] == 1)) && !(l->spec.flags & SF_CUDA_SINGLE);
                 host_shifts += kernel == SF_CUDA_APPLY && l->spec.flags & SF_CUDA_SHIFT_IN;
                 exec_launch launch = {.entry = entry, .params = l->params, .blocks = l->grid[0], .threads = (uint32_t)l->spec.threads,
-                                      .shared = l->shared, .resident = 4, .cluster = kernel == SF_CUDA_APPLY ? (uint32_t)extra[APPLY_CLUSTER] : kernel == SF_CUDA_APPLY_COLUMNS ? (uint32_t)extra[APPLY_COLUMNS_CLUSTER] : 1, .seed = (uint64_t)host_seed++, .races = host_races};
+                                      .shared = l->shared, .resident = 4, .cluster = kernel == SF_CUDA_APPLY || kernel == SF_CUDA_APPLY_GROUP ? (uint32_t)extra[APPLY_CLUSTER] : kernel == SF_CUDA_APPLY_COLUMNS ? (uint32_t)extra[APPLY_COLUMNS_CLUSTER] : 1, .seed = (uint64_t)host_seed++, .races = host_races};
                 if (exec_run(&launch))
                         status = sf_fail(ctx, SF_DEVICE_ERROR, "the kernel did not run to its end");
         }
@@ -176,13 +176,15 @@ static sf_status run_chain(sf_context *ctx, const sf_step *first)
         bool fits;
         SF_TRY(sf_cuda_plan_chain(ctx, first, &host_chip, &plan, &fits));
         if (!fits)
-                return sf_chain_apart(first, run_stage, ctx);
+                SF_TRY(sf_chain_apart(first, run_stage, ctx));
+        if (!fits)
+                return first->across ? run_stage(ctx, first->across) : SF_OK;
         sf_params p;
         memcpy(&p, plan.launch[0].params, offsetof(sf_params, dims));
-        if (plan.launch[0].spec.kernel != SF_CUDA_APPLY)
-                return run_launches(ctx, &plan);
-        host_kept[plan.launch[0].spec.extra[APPLY_KEEP] != 2 ? 0 : p.number[0] <= p.number[1] * plan.launch[0].spec.extra[APPLY_CLUSTER] ? 1 : 2]++;
-        return run_launches(ctx, &plan);
+        if (plan.launch[0].spec.kernel == SF_CUDA_APPLY)
+                host_kept[plan.launch[0].spec.extra[APPLY_KEEP] != 2 ? 0 : p.number[0] <= p.number[1] * plan.launch[0].spec.extra[APPLY_CLUSTER] ? 1 : 2]++;
+        SF_TRY(run_launches(ctx, &plan));
+        return first->across && !plan.across ? run_stage(ctx, first->across) : SF_OK;
 }
 
 sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, size_t workspace_size)
@@ -190,11 +192,16 @@ sf_status sf_backend_run(sf_context *ctx, const sf_step *step, void *workspace, 
         (void)workspace;
         (void)workspace_size;
         sf_status status;
-        if (ctx->backend == SF_BACKEND_REF || host_learning_again)
-                return sf_ref_run(ctx, step);
+        if (ctx->backend == SF_BACKEND_REF || host_learning_again) {
+                status = sf_ref_run(ctx, step);
+                return status == SF_OK && step->then && step->across ? sf_ref_run(ctx, step->across) : status;
+        }
         status = step->then ? run_chain(ctx, step) : run_stage(ctx, step);
         /* The reference has values of another form than a device (cuda/held.h): whoever learns with those has garbage. */
-        return status == SF_OK && host_learning && !step->values && !step->left ? sf_ref_run(ctx, step) : status;
+        if (status != SF_OK || !host_learning || step->values || step->left)
+                return status;
+        status = sf_ref_run(ctx, step);
+        return status == SF_OK && step->then && step->across ? sf_ref_run(ctx, step->across) : status;
 }
 
 const char *sf_backend_apart(sf_device device, int32_t count, const sf_step *const *steps, const sf_step *other)
@@ -207,6 +214,12 @@ bool sf_backend_doubles(sf_device device)
 {
         (void)device;
         return true;
+}
+
+int32_t sf_backend_crosses(sf_device device)
+{
+        (void)device;
+        return SF_CUDA_CROSSES;
 }
 
 const char *sf_backend_follows(sf_device device, const sf_step *chain)

@@ -59,8 +59,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%d specialisations, %ld launches\n", kernels_count(), host_launches);
         if (only)
                 return failed;
-        if (!host_met[SF_CUDA_AGAIN]) {
-                fprintf(stderr, "no graph has run kernels/again.cu\n");
+        if (!host_met[SF_CUDA_AGAIN] || !host_met[SF_CUDA_APPLY_GROUP]) {
+                fprintf(stderr, "no graph has run kernels/again.cu or apply_group.cu\n");
                 failed = 1;
         }
         fprintf(stderr, "chains: %ld in registers, %ld in shared memory, %ld partly; %ld by clusters, %ld by way of shared memory, %ld line after line, %ld at any address\n", host_kept[0],

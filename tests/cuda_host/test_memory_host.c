@@ -24,6 +24,9 @@ static const sf_cuda_chip small_chip = {.capability = 90, .cluster = 8, .multipr
 #define BACK SCANNED("True") ", " SCANNED("True") " * concat([zeros_like(x[:, :1]), x[:, :-1]], 1)"
 #define FORTH SCANNED("False") ", " SCANNED("False") " * concat([x[:, 1:], zeros_like(x[:, :1])], 1)"
 
+/* A chain, and a fold across its lines. */
+#define CENTRED "(x - mean(x, 1, keepdim=True))"
+
 static const struct {
         const char *text; /* of x, an offset for each of SEGMENTS and one more, and w */
         int wide;         /* f64: totals of two words */
@@ -44,6 +47,7 @@ static const struct {
         {"normalize(x, 2, 1)", 0, 2, {40, 200}},
         {"(x - max(x, 1, keepdim=True)) * sum(x, 1, keepdim=True)", 0, 2, {3, 900}},
         {"(x - max(x, 1, keepdim=True)) * sum(x, 1, keepdim=True)", 0, 2, {14, 2303}},
+        {CENTRED ", sum(" CENTRED " * x, 0)", 0, 2, {37, 1300}}, {CENTRED ", sum(" CENTRED " * x, 0)", 1, 2, {20, 116}},
         {"layer_norm(x, 1)", 1, 2, {12, 400}},   {"softmax(x, 1)", 0, 2, {21, 1003}},       {"normalize(x, 2, 1)", 0, 2, {3, 777}},
         {"softmax(x, 1)", 0, 3, {2, 30, 200}},   {"layer_norm(x, 1)", 1, 3, {3, 13, 33}}, {"normalize(x, 2, 1)", 0, 3, {3, 27, 64}}, {"softmax(x, 1)", 0, 3, {1, 5, 700}},
         {"log_softmax(x, 1)", 0, 3, {1, 31, 99}}, {"layer_norm(x, 1)", 0, 3, {3, 26, 68}}, {"softmax(x, 1)", 1, 3, {2, 15, 34}}, {"x - mean(x, 1, keepdim=True)", 0, 3, {5, 3, 41}},

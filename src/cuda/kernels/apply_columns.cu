@@ -39,6 +39,12 @@ enum {
 /* ------------------------------------------------------------------------------------------------
  * From memory to registers
  * ---------------------------------------------------------------------------------------------- */
+SF_DEVICE unsigned char *sf_copies()
+{
+        return sf_shared() + sf_down_kept(ALONE, LINES, STRIP, SF_WARPS, SLOT, SF_CLUSTER, sf_folds_before<STEPS>::COUNT);
+}
+#include "apply_copies.cuh"
+
 template <bool LOADS, int BYTES> SF_DEVICE void sf_fetch(bool there, const char *p, sf_raw<BYTES> &r)
 {
         if (there)
@@ -58,48 +64,6 @@ template <int WHICH> SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_c
                 sf_fetch<(WHICH >> k & 1) != 0>(there, c.operand[k] + i * p.along[k], v.operand##k);
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
-}
-
-/* Where the thread's item i of operand K is in shared memory. */
-#define OPERAND(k, dt, unit, made) + (k < K && COPIED >> k & 1 ? SF_SIZE(dt) * SF_WIDTH : 0)
-template <int K, int BYTES> SF_DEVICE unsigned char *sf_place(int i)
-{
-        enum { BEFORE = 0 SF_OPERAND_LIST(OPERAND), AT = BEFORE * SF_ITEMS * SF_THREADS };
-        return sf_shared() + sf_down_kept(ALONE, LINES, STRIP, SF_WARPS, SLOT, SF_CLUSTER, sf_folds_before<STEPS>::COUNT) + AT + (i * SF_THREADS + sf_thread()) * BYTES;
-}
-#undef OPERAND
-
-/* Starts to copy what the first step reads to shared memory; then, waits and loads it. */
-SF_DEVICE void sf_stage(const sf_params &p, const sf_course &c)
-{
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                const bool there = i < c.rows;
-                (void)there;
-#define OPERAND(k, dt, unit, made)                                                           \
-        if (COPIED >> k & 1 && there)                                                        \
-                sf_copy_async<(COPIED >> k & 1 ? SF_SIZE(dt) * SF_WIDTH : 4)>(sf_place<k, SF_SIZE(dt) * SF_WIDTH>(i), c.operand[k] + i * p.along[k]);
-                SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-        }
-        sf_copy_commit();
-}
-
-template <bool LOADS, int BYTES> SF_DEVICE void sf_take_copy(const unsigned char *place, sf_raw<BYTES> &r)
-{
-        sf_shared_load(place, *(sf_raw<(LOADS ? BYTES : 4)> *)&r);
-}
-SF_DEVICE void sf_unstage(sf_vectors (&v)[SF_ITEMS])
-{
-        sf_copy_wait<0>();
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-#define OPERAND(k, dt, unit, made) \
-        if (COPIED >> k & 1)       \
-                sf_take_copy<(COPIED >> k & 1) != 0>(sf_place<k, SF_SIZE(dt) * SF_WIDTH>(i), v[i].operand##k);
-                SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-        }
 }
 
 /* Loads what step K reads, except what is in registers already and what is loaded late. */

@@ -1,8 +1,11 @@
 /*
- * apply_steps.cuh: what apply.cu and apply_columns.cu share: the steps of a chain, what they read,
+ * apply_steps.cuh: what apply.cu, apply_columns.cu and apply_group.cu share: the steps of a chain, what they read,
  * and their programs. A file that includes it has defined SF_STEPS and SF_OPERAND_LIST (apply.cu).
  */
-enum { KIND_FOLD, KIND_MAP, KIND_SMALL };
+#ifndef SF_MADES
+#define SF_MADES (SF_DOWN ? SF_WIDTH : 1)
+#endif
+enum { KIND_FOLD, KIND_MAP, KIND_SMALL, KIND_ACROSS };
 
 template <int K> struct sf_recipe;
 template <int K> struct sf_programs;
@@ -19,7 +22,7 @@ enum {
         STAGED = SF_KEEP >= 3,
         LOOPS = SF_KEEP == 4,
         /* Results of an earlier step that a thread has: one for each of its columns. */
-        MADES = SF_DOWN ? SF_WIDTH : 1,
+        MADES = SF_MADES,
         CROWDED = SF_ITEMS * SF_WIDTH > 32, /* a thread has more elements than registers for them */
         /* How many vectors are loaded at a time of operands that only a map reads. */
         LATE_ITEMS = SF_WIDTH < 8 ? 8 / SF_WIDTH / 2 : 1,

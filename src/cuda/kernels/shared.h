@@ -375,6 +375,34 @@ SF_BOTH sf_amount sf_apply_operand(sf_amount vectors, sf_amount bytes, sf_amount
         return ((vectors * threads + (shifts ? threads / 32 : 0)) * bytes + 15) / 16 * 16;
 }
 
+/* apply_group.cu, in bytes: in a cluster, a desk for each of two turns and seven steps; for each turn
+ * and fold, the totals of leaves, and in a cluster those of blocks; what is copied; the totals of
+ * tiles. `shares`: the lanes that fold `count` totals, each so many that lie one after another; one
+ * unused makes them an odd number, so that lanes read from different banks. */
+SF_BOTH sf_amount sf_group_share(sf_amount count, sf_amount shares)
+{
+        sf_amount each = 1;
+        while (each * shares < count)
+                each *= 2;
+        return each;
+}
+SF_BOTH sf_amount sf_group_totals(sf_amount count, sf_amount shares)
+{
+        return 32 * (sf_group_share(count, shares) | 1);
+}
+SF_BOTH sf_amount sf_group_leaves(sf_amount cluster) { return cluster > 1 ? 112 : 0; }
+SF_BOTH sf_amount sf_group_sent(sf_amount cluster, sf_amount folds, sf_amount warps,
+                                  sf_amount shares, sf_amount slot)
+{
+        return sf_group_leaves(cluster) + 2 * folds * sf_group_totals(warps, shares) * slot;
+}
+SF_BOTH sf_amount sf_group_copies(sf_amount cluster, sf_amount folds, sf_amount warps,
+                                  sf_amount shares, sf_amount slot)
+{
+        return sf_group_sent(cluster, folds, warps, shares, slot) +
+               (cluster > 1 ? 2 * folds * sf_group_totals(cluster, shares) * slot : 0);
+}
+
 /* apply_columns.cu, in bytes: the ticket; in a cluster, a desk for each of two turns and five steps;
  * for each column of each strip, its total, 16 bytes; the totals of warps, with one unused after
  * each column's; in a cluster, for two turns and each fold, what its blocks send; what is kept of
