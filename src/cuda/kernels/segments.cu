@@ -152,17 +152,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_u64 *ticket = (sf_u64 *)sf_shared();
         if (!thread)
                 *ticket = sf_draw(p);
-        /* Most often a block draws a ticket near its own number. So what it, or a neighbour, will
-         * read is prefetched while it draws. */
-        sf_turn t = sf_turn_of(p, sf_block() * (SF_THREADS / 32) + warp, lane);
-        if (t.unit < p.units)
-                sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);
         sf_sync_block();
         const sf_u64 drawn = *ticket;
         if (!thread)
                 sf_hand_in(p, drawn);
-        if ((sf_i64)(sf_u32)drawn != sf_block())
-                t = sf_turn_of(p, (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp, lane);
+        const sf_turn t = sf_turn_of(p, (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp, lane);
+        /* While the warp looks for its segments. */
+        if (t.unit < p.units)
+                sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);
 #if SF_STRETCHES
         sf_find_ends(p, t, warp, lane);
         sf_sync_block();

@@ -113,12 +113,13 @@ SF_DEVICE void sf_do_group(const sf_params &p, const sf_window &w, const sf_grou
         sf_acc total = v[0], before = sf_identity(p);
         (void)full, (void)total, (void)before;
 #if !SF_MAPS
-        if (full)
-                sf_combine_leaf(v);
-        else
+        if (others)
                 sf_walk_short(v, g.heads);
-        /* Its last element, as a bit: if i were compared, the compiler would keep v in memory. */
-        const sf_u32 last = 1u << (length - 1);
+        else
+                sf_combine_leaf(v);
+        /* Its last element, as a bit: if i were compared, the compiler would keep v in memory. The
+         * total of a leaf that was folded at once is always the last. */
+        const sf_u32 last = 1u << ((SF_FOLDS && !others ? (int)SF_LEAF : length) - 1);
 #pragma unroll
         for (int i = 0; i < SF_LEAF; i++)
                 if (last >> i & 1)
@@ -130,10 +131,13 @@ SF_DEVICE void sf_do_group(const sf_params &p, const sf_window &w, const sf_grou
 #if SF_FOLDS
         if (g.ends)
                 sf_store_entry(p, w.line, g.segment, total);
+        if (others) {
 #pragma unroll
-        for (int i = 0; i < SF_LEAF; i++)
-                if (i >= length && i < g.count && (i + 1 == g.count || g.heads >> (i + 1 < SF_LEAF ? i + 1 : i) & 1))
-                        sf_store_entry(p, w.line, g.segment + sf_segment_in(g, i), v[i]);
+                for (int i = 0; i < SF_LEAF; i++)
+                        if (i >= length && i < g.count &&
+                            (i + 1 == g.count || g.heads >> (i + 1 < SF_LEAF ? i + 1 : i) & 1))
+                                sf_store_entry(p, w.line, g.segment + sf_segment_in(g, i), v[i]);
+        }
 #else
         sf_line at = sf_line_at(p, w.line, g.index);
 #pragma unroll

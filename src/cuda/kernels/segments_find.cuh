@@ -39,15 +39,18 @@ template <class BEFORE> SF_DEVICE sf_i64 sf_find_first(BEFORE before, sf_i64 low
         }
         return low;
 }
-/* The same among all segments: `segments` + 1 if all are before. First around `near`. */
+/* The same among all segments: `segments` + 1 if all are before. First around `near`, where lanes
+ * look at segments the further apart the more there are: of random lengths, sums are off by the
+ * root of how many they are. */
 template <class BEFORE> SF_DEVICE sf_i64 sf_find_around(const sf_params &p, BEFORE before,
                                                         sf_i64 near, int lane)
 {
         sf_i64 low = 0, high = p.segments + 1;
         /* What lane i looks at. */
         const sf_i64 all = high;
+        const int apart = all < 1 << 22 ? 32 : all < 1 << 24 ? 128 : 512;
         const auto looked = [=](int i) {
-                const sf_i64 at = near + (i - 16) * 32;
+                const sf_i64 at = near + (i - 16) * apart;
                 return at < 0 ? 0 : at < all ? at : all - 1;
         };
         const int passed = sf_count_bits(sf_ballot(before(looked(lane))));

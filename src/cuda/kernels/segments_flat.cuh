@@ -25,15 +25,21 @@ static_assert(SF_LEAF <= 32 || SF_FLAT_ALONE,
 template <int SIZE> SF_DEVICE void sf_fetch_flat(const char *from, int length,
                                                  unsigned char *buffer, int lane)
 {
-        enum { EACH = 16 / SIZE, MOST = (CHUNK / EACH + 31) / 32 };
+        enum { SOME = 4 }; /* an address may be that far from another in one instruction */
         int head;
         const int whole = sf_copy_ends<SIZE>(from, length, buffer, lane, head);
         buffer += head * SIZE + lane * 16;
-        from = sf_anew(from + head * SIZE + lane * 16);
+        from += head * SIZE + lane * 16;
+#pragma unroll 1
+        for (int left = whole - lane; left + lane > 0; left -= SOME * 32) {
+                from = sf_anew(from);
 #pragma unroll
-        for (int j = 0; j < MOST; j++)
-                if (lane + j * 32 < whole)
-                        sf_copy_async<16>(buffer + j * 512, from + j * 512);
+                for (int j = 0; j < SOME; j++)
+                        if (j * 32 < left)
+                                sf_copy_async<16>(buffer + j * 512, from + j * 512);
+                buffer += SOME * 512;
+                from += SOME * 512;
+        }
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_warp();
@@ -72,7 +78,7 @@ SF_DEVICE sf_u32 sf_up_to(int length)
 }
 
 /* How many rows of a segment do not collide. */
-enum { SWAPS = SF_FOLDS ? (8 < SF_LEAF ? 8 : SF_LEAF) : 4 };
+enum { SWAPS = SF_FOLDS ? (16 < SF_LEAF ? 16 : SF_LEAF) : 4 };
 
 /* Bit i becomes bit i ^ swap. */
 SF_DEVICE sf_u32 sf_swap_bits(sf_u32 v, int swap)
@@ -107,3 +113,56 @@ template <class T, int N> SF_DEVICE void sf_swap(T (&v)[N], int swap)
                                 v[(i | b) % N] = sf_either(swap & b, low, high);
                         }
 }
+
+#if SF_FLAT_ALONE
+/* The total of a row of a group that is in cells as it is in memory. Eight elements at a time are
+ * combined, whether the row has them or not, and taken if it has all of them. So only its last few,
+ * fewer than eight, have to be chosen one by one. */
+template <int N> SF_DEVICE sf_acc sf_fold_flat(const sf_params &p, const sf_window &w,
+                                               const sf_group &g, const sf_row &row)
+{
+        enum { EIGHT = N < 8 ? N : 8 };
+        const int swap = w.lane & (SWAPS - 1), low = swap & (EIGHT - 1), high = swap - low;
+        const int length = row.length, last = length & -(int)EIGHT;
+        const unsigned char *cells =
+                w.cells + ((sf_u64)(w.line.x + (w.first + g.at) * SF_IN_SIZE) & 15) +
+                (length ? row.at : 0) * SF_IN_SIZE;
+        const sf_i64 number = (row.leads ? (sf_i64)g.number * CHUNK : 0) + row.number * SF_LEAF;
+        const sf_acc neutral = sf_neutral(p);
+        const unsigned char *from[SWAPS];
+        sf_acc v[N / EIGHT], few = neutral, e[EIGHT];
+#pragma unroll
+        for (int i = 0; i < SWAPS; i++)
+                from[i] = cells + (i ^ swap) * SF_IN_SIZE;
+        if (sf_ballot(length > last)) {
+                const sf_u32 taken = sf_swap_bits(sf_up_to(length - last), low);
+#pragma unroll
+                for (int i = 0; i < EIGHT; i++) {
+                        sf_vector raw = sf_no_vector();
+                        sf_shared_glance(from[i] + (last - high) * SF_IN_SIZE, raw.x,
+                                         taken >> i & 1);
+                        e[i] = sf_choose(taken >> i & 1,
+                                         sf_lifted(sf_read(p, raw), number + last + (i ^ low)),
+                                         neutral);
+                }
+                sf_combine_leaf(e);
+                few = e[EIGHT - 1];
+        }
+#pragma unroll
+        for (int j = 0; j < N; j += EIGHT) {
+                const int first = j ^ high;
+#pragma unroll
+                for (int i = 0; i < EIGHT; i++) {
+                        sf_vector raw = sf_no_vector();
+                        sf_shared_glance(from[(i + j) % SWAPS] + j / SWAPS * SWAPS * SF_IN_SIZE,
+                                         raw.x, first < last);
+                        e[i] = sf_lifted(sf_read(p, raw), number + first + (i ^ low));
+                }
+                sf_combine_leaf(e);
+                v[j / EIGHT] = sf_choose(first < last, e[EIGHT - 1],
+                                         sf_choose(first == last, few, neutral));
+        }
+        sf_combine_leaf(v);
+        return sf_settled(v[N / EIGHT - 1]);
+}
+#endif

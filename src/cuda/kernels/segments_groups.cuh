@@ -185,14 +185,13 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
                                 neutral);
                 return;
         }
-#if SF_FLAT
+#if SF_FLAT && !SF_FOLDS
         if (KIND == MIXED) {
                 const int swap = w.lane & (SWAPS - 1), length = row.length;
                 const unsigned char *cells =
                         w.cells + ((sf_u64)(w.line.x + (w.first + g.at) * SF_IN_SIZE) & 15) +
                         (length ? row.at : 0) * SF_IN_SIZE;
-                const sf_u32 taken[2] = {sf_swap_bits(sf_up_to(length), swap),
-                                         sf_swap_bits(sf_up_to(length - 32), swap)};
+                const sf_u32 taken = sf_swap_bits(sf_up_to(length), swap);
                 const unsigned char *from[SWAPS];
 #pragma unroll
                 for (int i = 0; i < SWAPS; i++)
@@ -201,13 +200,10 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_take(const sf_params &p, const 
                 for (int i = 0; i < N; i++) {
                         sf_vector raw = sf_no_vector();
                         sf_shared_glance(from[i % SWAPS] + i / SWAPS * SWAPS * SF_IN_SIZE, raw.x,
-                                         taken[i / 32] >> (i & 31) & 1);
+                                         taken >> i & 1);
                         v[i] = sf_lifted(sf_read(p, raw), from_number + (i ^ swap));
-                        if (SF_FOLDS)
-                                v[i] = sf_choose(taken[i / 32] >> (i & 31) & 1, v[i], neutral);
                 }
-                if (!SF_FOLDS)
-                        sf_swap(v, swap);
+                sf_swap(v, swap);
                 return;
         }
 #endif
@@ -406,13 +402,19 @@ template <sf_kind KIND, int N> SF_DEVICE void sf_run_group(const sf_params &p, c
                 sf_stage<KIND>(p, w, g);
                 sf_staged();
         }
-        sf_acc v[N];
-        sf_take<KIND>(p, w, g, row, v);
-        sf_acc total = v[N - 1], before = sf_identity(p);
+        sf_acc v[N], total = sf_identity(p), before = total;
         (void)total, (void)before;
+#if SF_FLAT_ALONE
+        if (KIND == MIXED)
+                total = sf_fold_flat<N>(p, w, g, row);
+#endif
+        if (!SF_FLAT_ALONE || KIND != MIXED)
+                sf_take<KIND>(p, w, g, row, v);
 #if !SF_MAPS
-        sf_combine_leaf(v);
-        total = sf_settled(v[N - 1]);
+        if (!SF_FLAT_ALONE || KIND != MIXED) {
+                sf_combine_leaf(v);
+                total = sf_settled(v[N - 1]);
+        }
         if (KIND != SHORT)
                 sf_combine_rows(row, w.lane, v, total);
         const bool tells = KIND != SHORT && !g.ends;
