@@ -66,6 +66,7 @@ check: needs-build
 	        '-DSCANFOLD_QUICK=portable;avx2;avx512;neon' -DSCANFOLD_$(OTHER_ISA)=OFF $(if $(CCACHE),-DCMAKE_C_COMPILER_LAUNCHER=$(CCACHE)) \
 	        -DSCANFOLD_PYTHON=$(if $(shell $(CHECK_PYTHON) -c 'import sysconfig, pytest, numpy' 2> /dev/null && echo yes),ON,OFF)
 	+$(call BUILD,$(CHECK))
+	@if command -v patch > /dev/null; then ./tests/recipe.sh apply; else echo "check: no patch, so the recipes were not followed"; fi
 	cd $(CHECK) && SCANFOLD_TEST_ENGINES='portable/1 portable/2 avx2/2 avx512/2 neon/2' $(CTEST) -j $(JOBS) -L core -LE 'slow|cuda'
 	@if $(CHECK_PYTHON) -c 'import pytest, numpy' 2> /dev/null; then \
 	        PYTHONPATH=python $(CHECK_PYTHON) -m pytest -q -p no:cacheprovider tests/python/test_values.py tests/python/test_arrays.py \

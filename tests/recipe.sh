@@ -8,7 +8,7 @@
 #
 # recipe_more.patch adds an elementwise code, floor; what is made of folds, ptp; a rewrite, floor(floor(x)) -> floor(x); and an instruction
 # set, twin, which is the portable one with other tiles. recipe_dtype.patch adds a dtype behind that: f8, reals of eight bits (E5M2). Both must
-# apply; with MORE=yes they are built and tested too.
+# apply; with MORE=yes they are built and tested too. `recipe.sh apply` ends when all have been applied.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -25,6 +25,7 @@ if [ "$files" -gt 5 ]; then
         echo "recipe: an operation takes $files files; five are enough" >&2
         exit 1
 fi
+[ "${1:-}" != apply ] || exit 0
 sed -i '/^#define K_OP \(xor\|latest\)$/! s/^#define K_OP .*$/&\n#define K_ABSENT/' "$work/src/cpu/ops.inc.h"
 build() { # FOLDER OPTION TARGETS...: not optimised
         tree=$1 option=$2
