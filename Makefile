@@ -251,7 +251,7 @@ test-mutation: needs-test
 
 # CONTRIBUTING's recipes, followed in a copy of the sources: that for an operation; test-long has the others.
 test-recipe: needs-test
-	AVX512=$(call amount,OFF,ON) EVERY=$(call amount,60,4) MORE=$(call amount,no,yes) ./tests/recipe.sh
+	WIDE=$(call amount,OFF,ON) EVERY=$(call amount,60,4) MORE=$(call amount,no,yes) ./tests/recipe.sh
 
 # That nothing has become slow by half: seconds. tests/speed has what it is compared with.
 test-speed: $(if $(BUILT),,build-gcc)

@@ -2,8 +2,8 @@
 # recipe.sh: the recipes "To add a ..." of CONTRIBUTING.md and docs/expressions.md, followed in a copy of the sources.
 #
 # recipe.patch adds two operations: xor of integers, which is free, and `latest`, b unless it is zero, which is ordered and does not
-# commute. They must then have the reference's bits in every list of cases, on the portable and the AVX2 (or NEON) kernels; with
-# AVX512=ON, on those too. The operations that were there before are left out of the kernels, and nothing is optimised: so it builds in
+# commute. They must then have the reference's bits in every list of cases, on the portable kernels (and NEON); with WIDE=ON, on AVX2 and
+# AVX-512 too. The operations that were there before are left out of the kernels, and nothing is optimised: so it builds in
 # a minute.
 #
 # recipe_more.patch adds an elementwise code, floor; what is made of folds, ptp; a rewrite, floor(floor(x)) -> floor(x); and an instruction
@@ -27,15 +27,16 @@ if [ "$files" -gt 5 ]; then
 fi
 [ "${1:-}" != apply ] || exit 0
 sed -i '/^#define K_OP \(xor\|latest\)$/! s/^#define K_OP .*$/&\n#define K_ABSENT/' "$work/src/cpu/ops.inc.h"
-build() { # FOLDER OPTION TARGETS...: not optimised
-        tree=$1 option=$2
+build() { # FOLDER OPTIONS TARGETS...: not optimised
+        tree=$1 options=$2
         shift 2
-        cmake -S "$tree" -B "$tree/build" -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_CUDA_HOST=OFF "$option" -DSCANFOLD_MPI=OFF \
+        # shellcheck disable=SC2086 # several options
+        cmake -S "$tree" -B "$tree/build" -DSCANFOLD_CLI=OFF -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_CUDA_HOST=OFF $options -DSCANFOLD_MPI=OFF \
                 -DCMAKE_C_COMPILER="$(command -v clang || command -v cc)" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O0 -w" \
                 > "$work/log" 2>&1 && cmake --build "$tree/build" -j "$(nproc)" --target "$@" >> "$work/log" 2>&1 ||
                 { tail -40 "$work/log"; echo "recipe: the patched sources do not build" >&2; exit 1; }
 }
-build "$work" -DSCANFOLD_AVX512="${AVX512:-OFF}" test_scan test_fold
+build "$work" "-DSCANFOLD_AVX2=${WIDE:-OFF} -DSCANFOLD_AVX512=${WIDE:-OFF}" test_scan test_fold
 for op in xor latest; do
         for test in test_scan test_fold; do
                 "$work/build/tests/$test" --op "$op" --every "${EVERY:-60}" ||

@@ -105,7 +105,7 @@ void sf_direct_choose(sf_panels *p, sf_panel_member *m)
         m->wide = false;
         m->lift = (sf_prelude){.on = false};
         m->centre = -1;
-        m->turn = m->kernels->turn;
+        m->turn = m->kernels->turn | m->kernels->signs;
         if (p->straight || s->map) /* a map has no kernel */
                 return;
         m->kernels = sf_cpu_find(p->isa, m->held, m->held, s->op);
@@ -140,7 +140,8 @@ void sf_direct_choose(sf_panels *p, sf_panel_member *m)
                 m->lift.on = m->lift.on && m->reads;
                 m->centre = m->lift.on ? m->centre : -1;
         }
-        m->turn = m->reads && m->counted >= 0 ? asked_of(m->fuse->operand[m->counted].dt) : m->kernels->turn;
+        m->turn = m->reads && m->counted >= 0 ? asked_of(m->fuse->operand[m->counted].dt)
+                                                : m->kernels->turn | m->kernels->signs;
         if (m->store.copy && m->store.copied == SF_FUSED_RESULT && s->out == m->made && !s->fold)
                 m->writes = (apart || s->dims[p->col].y == m->size) &&
                             (columns || s->dims[p->seq].y == step * m->size);

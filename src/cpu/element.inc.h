@@ -38,7 +38,7 @@ SF_INLINE N(vec) N(load)(const char *p)
 #elif K_SIZE == 8
         return *(const N(vec_at) *)p;
 #else
-        return v_u64_from(p, K_SIZE, K_CONVERT == K_FROM_SIGNED, K_CONVERT == K_FROM_TRUTH);
+        return v_u64_from(p, K_SIZE, K_CONVERT == K_FROM_TRUTH);
 #endif
 }
 
@@ -99,7 +99,7 @@ SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bo
 /* v where the mask is on, elsewhere none. */
 SF_INLINE N(vec) N(masked)(v_mask m, N(vec) v, N(vec) none)
 {
-#if K_CONVERT >= K_FROM_UNSIGNED && !K_REAL && defined(V_WIDEN_APART)
+#if K_CONVERT >= K_FROM_INTEGER && !K_REAL && defined(V_WIDEN_APART)
         V_WIDEN_APART(v);
 #endif
         return K_CAT(v_blend_, K_LANE)(m, v, none);
@@ -387,7 +387,13 @@ SF_INLINE N(vec) N(before_of)(const N(tables) *t, N(vec) before)
 
 #include "cpu/writer.inc.h"
 
-#if K_CONVERT >= K_FROM_UNSIGNED && !K_REAL
+#if K_CONVERT >= K_FROM_INTEGER && !K_REAL
+/* The sign bit of one element. */
+SF_INLINE v_u64 N(sign)(v_u64 signs)
+{
+        return signs & (~(uint64_t)0 >> (64 - 8 * K_SIZE));
+}
+
 #if K_CONVERT == K_NONZERO
 /* A vector of elements as bytes: 1 for each element in which one of the `asked` bits is set. */
 SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
@@ -397,15 +403,11 @@ SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
         return (v_u64)((lanes)(some != 0) & (one + 1));
 }
 #else
-/* A vector of elements as bytes, made unsigned: signed ones are increased by half of their
- * range. */
-SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
+/* A vector of elements as bytes, made unsigned: signed ones are increased by half of their range.
+ * `signs` has the sign bits of all elements in 8 bytes. */
+SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 signs)
 {
-        const uint64_t sign = (uint64_t)1 << (8 * K_SIZE - 1), every = ~(uint64_t)0 / (2 * sign - 1);
-        (void)asked;
-        if (K_CONVERT == K_FROM_TRUTH)
-                return (v_u64)((v_u8)((v_u8)v != 0) & 1);
-        return K_CONVERT == K_FROM_SIGNED ? v ^ every * sign : v;
+        return K_CONVERT == K_FROM_TRUTH ? (v_u64)((v_u8)((v_u8)v != 0) & 1) : v ^ signs;
 }
 #endif
 
@@ -413,7 +415,7 @@ SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
  * numbers twice as wide, until they are lanes. */
 SF_INLINE v_u64 N(total)(v_u64 v, v_u64 asked)
 {
-        v = N(unsigned)(v, asked);
+        v = N(unsigned)(v, asked); /* bits that are asked for, or signs */
 #if K_SIZE == 1 && defined(V_TOTAL_BYTES)
         v = v_total_bytes(v);
 #else
@@ -423,7 +425,7 @@ SF_INLINE v_u64 N(total)(v_u64 v, v_u64 asked)
                 v = (v & low) + (v >> bits & low);
         }
 #endif
-        return K_CONVERT == K_FROM_SIGNED ? v - ((uint64_t)8 / K_SIZE << (8 * K_SIZE - 1)) : v;
+        return K_CONVERT == K_FROM_INTEGER ? v - N(sign)(asked) * (8 / K_SIZE) : v;
 }
 
 /* The first `bytes` bytes of a vector; the others are zero. */

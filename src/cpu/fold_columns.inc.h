@@ -139,7 +139,7 @@ static V_APART int64_t O(fold_wide_tiles)(const sf_columns *j, const O(none) *no
 {
         enum { BITS = 8 * K_SIZE, LANES = V_BYTES / K_SIZE };
         const int64_t most = (((int64_t)1 << BITS) - 1) / V_FOLD_ROWS, cols = j->cols / LANES * LANES;
-        const uint64_t sign = K_CONVERT == K_FROM_SIGNED ? (uint64_t)1 << (BITS - 1) : 0;
+        const uint64_t sign = K_CONVERT == K_FROM_INTEGER ? N(sign)(none->turn)[0] : 0;
         const char *x = j->x;
         K_LANE_C *totals = (K_LANE_C *)j->counters;
         char *sums = j->counters + j->counter_stride;

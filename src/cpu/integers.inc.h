@@ -37,12 +37,13 @@
 /* Integers in 64-bit lanes. */
 #define K_NAME u8_u64
 #define K_STORAGE_BYTES 1
-#define K_CONVERT K_FROM_UNSIGNED
+#define K_CONVERT K_FROM_INTEGER
 #define K_LANE u64
 #include "cpu/type.inc.h"
 #define K_NAME i8_u64
+#define K_SIGNED 1
 #define K_STORAGE_BYTES 1
-#define K_CONVERT K_FROM_SIGNED
+#define K_CONVERT K_FROM_INTEGER
 #define K_LANE u64
 #include "cpu/type.inc.h"
 #define K_NAME truth_u64
@@ -52,22 +53,24 @@
 #include "cpu/type.inc.h"
 #define K_NAME u16_u64
 #define K_STORAGE_BYTES 2
-#define K_CONVERT K_FROM_UNSIGNED
+#define K_CONVERT K_FROM_INTEGER
 #define K_LANE u64
 #include "cpu/type.inc.h"
 #define K_NAME i16_u64
+#define K_SIGNED 1
 #define K_STORAGE_BYTES 2
-#define K_CONVERT K_FROM_SIGNED
+#define K_CONVERT K_FROM_INTEGER
 #define K_LANE u64
 #include "cpu/type.inc.h"
 #define K_NAME u32_u64
 #define K_STORAGE_BYTES 4
-#define K_CONVERT K_FROM_UNSIGNED
+#define K_CONVERT K_FROM_INTEGER
 #define K_LANE u64
 #include "cpu/type.inc.h"
 #define K_NAME i32_u64
+#define K_SIGNED 1
 #define K_STORAGE_BYTES 4
-#define K_CONVERT K_FROM_SIGNED
+#define K_CONVERT K_FROM_INTEGER
 #define K_LANE u64
 #include "cpu/type.inc.h"
 

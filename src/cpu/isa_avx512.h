@@ -292,16 +292,16 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
 /* gcc 12 cannot encode a conversion and a mask in one instruction, so it must not combine them. */
 #define V_WIDEN_APART(v) __asm__("" : "+v"(v))
 #define V_WIDEN_INTEGERS
-SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool is_signed, const bool truth)
+SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool truth)
 {
         if (size == 1) {
                 __m128i bytes = _mm_loadl_epi64(p);
                 bytes = truth ? _mm_min_epu8(bytes, _mm_set1_epi8(1)) : bytes;
-                return (v_u64)(is_signed ? _mm512_cvtepi8_epi64(bytes) : _mm512_cvtepu8_epi64(bytes));
+                return (v_u64)_mm512_cvtepu8_epi64(bytes);
         }
         if (size == 2)
-                return (v_u64)(is_signed ? _mm512_cvtepi16_epi64(_mm_loadu_si128(p)) : _mm512_cvtepu16_epi64(_mm_loadu_si128(p)));
-        return (v_u64)(is_signed ? _mm512_cvtepi32_epi64(_mm256_loadu_si256(p)) : _mm512_cvtepu32_epi64(_mm256_loadu_si256(p)));
+                return (v_u64)_mm512_cvtepu16_epi64(_mm_loadu_si128(p));
+        return (v_u64)_mm512_cvtepu32_epi64(_mm256_loadu_si256(p));
 }
 
 #define V_WIDEN_BYTES

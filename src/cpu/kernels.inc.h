@@ -230,7 +230,11 @@ static const sf_cpu_kernels O(kernels) = {
         .lane_bytes = K_LANE_BYTES,
         .width = K_WIDTH,
         .result_bytes = K_OUT,
+#if K_CONVERT == K_FROM_INTEGER
+        .signs = K_TURN,
+#else
         .turn = K_TURN,
+#endif
 #ifdef K_VALUES
         .parts = 2,
 #else

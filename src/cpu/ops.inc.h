@@ -6,9 +6,16 @@
  */
 
 #define K_OP sum
-#if K_SIGNED || K_CONVERT == K_TRUTH
+#if K_CONVERT == K_TRUTH || (K_SIGNED && K_CONVERT == K_SAME)
 #define K_ABSENT
 #else
+#if K_CONVERT == K_FROM_INTEGER
+/* The sign bits of all elements in 8 bytes. */
+#define K_TURN (K_SIGNED ? ~(uint64_t)0 / (((uint64_t)1 << (8 * K_STORAGE_BYTES)) - 1) << (8 * K_STORAGE_BYTES - 1) : 0)
+#if K_SIGNED
+#define K_LIKE K_CAT(sum_, K_CAT(K_UNSIGNED_NAME_, K_STORAGE_BYTES))
+#endif
+#endif
 #define K_COMBINE(a, b) ((a) + (b))
 #define K_COMMUTES
 #if K_CONVERT >= K_NONZERO
@@ -47,7 +54,7 @@
  * signed integers, and with K_AROUND's bits inverted it is min. */
 #define K_AROUND (K_REAL ? K_SIGN : K_SIGNED ? K_SIGN - 1 : (K_SIGN - 1) * 2 + 1)
 #define K_OP max
-#if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
+#if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_INTEGER
 #define K_ABSENT
 #elif K_SIGNED
 #define K_TURN K_SIGN
@@ -64,7 +71,7 @@
 #include "cpu/kernels.inc.h"
 
 #define K_OP min
-#if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
+#if K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_INTEGER
 #define K_ABSENT
 #else
 #define K_TURN K_AROUND
@@ -99,7 +106,7 @@
 
 #define K_OP logsumexp
 #define K_LEAN
-#if !K_REAL || K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_UNSIGNED
+#if !K_REAL || K_CONVERT == K_WIDE || K_CONVERT >= K_FROM_INTEGER
 #define K_ABSENT
 #else
 #if K_CONVERT != K_SAME

@@ -40,6 +40,9 @@
 #define K_UNSIGNED_2 v_u16
 #define K_UNSIGNED_4 v_u32
 #define K_UNSIGNED_8 v_u64
+#define K_UNSIGNED_NAME_1 u8_u64
+#define K_UNSIGNED_NAME_2 u16_u64
+#define K_UNSIGNED_NAME_4 u32_u64
 #define K_BITS_OF_1 8
 #define K_BITS_OF_2 16
 #define K_BITS_OF_4 32
@@ -61,7 +64,7 @@
 #define K_SIGNED 0
 #endif
 /* Bytes of a result. */
-#if K_CONVERT >= K_FROM_UNSIGNED
+#if K_CONVERT >= K_FROM_INTEGER
 #define K_OUT K_LANE_BYTES
 #else
 #define K_OUT K_STORAGE_BYTES
@@ -98,6 +101,9 @@ static const sf_cpu_kernels *const N(kernels)[] = {
 #undef K_UNSIGNED_2
 #undef K_UNSIGNED_4
 #undef K_UNSIGNED_8
+#undef K_UNSIGNED_NAME_1
+#undef K_UNSIGNED_NAME_2
+#undef K_UNSIGNED_NAME_4
 #undef K_BITS_OF_1
 #undef K_BITS_OF_2
 #undef K_BITS_OF_4

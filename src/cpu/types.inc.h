@@ -14,13 +14,13 @@
 #define K_HALF 2          /* f16 */
 #define K_BRAIN 3         /* bf16 */
 #define K_TRUTH 4         /* bool: any value but zero is 1 */
-#define K_FROM_UNSIGNED 5 /* integers, with lanes and results of u64 */
-#define K_FROM_SIGNED 6
-#define K_FROM_TRUTH 7
+/* integers, with lanes and results of u64; the job's turn has the sign bits of signed ones */
+#define K_FROM_INTEGER 5
+#define K_FROM_TRUTH 6
 /* anything: 1 if a bit that the job asks for is set, else 0; in u64 lanes */
-#define K_NONZERO 8
-#define K_FROM_HALF 9   /* f16, with lanes and results of f64 */
-#define K_FROM_BRAIN 10 /* bf16 */
+#define K_NONZERO 7
+#define K_FROM_HALF 8  /* f16, with lanes and results of f64 */
+#define K_FROM_BRAIN 9 /* bf16 */
 
 /* The properties of a lane type: its C type and size, the member of sf_value that holds it, whether
  * it is real. */

@@ -18,13 +18,15 @@ SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
         (void)none;
 #if K_CONVERT == K_NONZERO
         return (N(vec))((v & none->turn) != 0) & 1;
+#elif K_CONVERT == K_FROM_INTEGER
+        return (v ^ N(sign)(none->turn)) - N(sign)(none->turn);
 #elif defined(K_TURN)
         return (N(vec))((K_BITS)v ^ none->turn);
 #else
         return v;
 #endif
 }
-#if K_CONVERT == K_NONZERO
+#if K_CONVERT == K_NONZERO || K_CONVERT == K_FROM_INTEGER
 SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
 {
         (void)none;
