@@ -502,9 +502,10 @@ static void check_positions(size_t every)
                 "cummin(x, %d), cumargmin(x, %d)",
                 "cummax(x, %d, reverse=True), cumargmax(x, %d, reverse=True)",
                 "cummin(flip(x, %d), %d), cumargmin(flip(x, %d), %d)",
+                "cummax(x, %d), cummin(x, %d), cumargmax(x, %d), cumargmin(x, %d)", /* two scans of numbers in one walk */
         };
-        enum { SHAPES = sizeof shapes_of / sizeof *shapes_of, DTYPES = sizeof dtypes / sizeof *dtypes };
-        for (size_t k = 0; k < SHAPES * DTYPES * 8; k += every) {
+        enum { SHAPES = sizeof shapes_of / sizeof *shapes_of, DTYPES = sizeof dtypes / sizeof *dtypes, EXPRESSIONS = sizeof expressions / sizeof *expressions };
+        for (size_t k = 0; k < SHAPES * DTYPES * EXPRESSIONS; k += every) {
                 char line[64], text[128];
                 tool_shapes shapes;
                 outputs out;
