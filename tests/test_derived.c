@@ -434,6 +434,10 @@ static void check_chains(size_t every)
                 "y * w - mean(y * w, 1, keepdim=True) - (x - mean(x, 1, keepdim=True)) / (mean(square(x - mean(x, 1, keepdim=True)), 1, keepdim=True) + 0.5)"
                 " * mean(y * w * (x - mean(x, 1, keepdim=True)) / (mean(square(x - mean(x, 1, keepdim=True)), 1, keepdim=True) + 0.5), 1, keepdim=True),"
                 " sum(y * (x - mean(x, 1, keepdim=True)), 0), sum(y, 0)",
+                /* folds across lines that read what is wider than all that their chain reads */
+                "x - mean(x, 1, keepdim=True), sum(x * z, 0), max(x * v, 0)",
+                "x - logsumexp(x, 1, keepdim=True), sum(x, 0)",
+                "x * sum(x, 1, keepdim=True) * prod(x, 1, keepdim=True), max(x, 0)", /* totals of one word and of two */
         };
         static const struct {
                 int64_t rows, n;
@@ -442,14 +446,15 @@ static void check_chains(size_t every)
                      {3, 4099, ""}, {2, 5000, ":f16"}, {2, 9216, ""}, {11, 96, ":i32"}, {37, 256, ""}, {19, 512, ""}, {22, 200, ":bf16"}, {25, 48, ":f64"}};
         for (size_t e = 0; e < sizeof expressions / sizeof *expressions; e++)
                 for (size_t k = e % every; k < sizeof sizes / sizeof *sizes; k += every) {
-                        char line[160];
+                        char line[240];
                         const int r = (int)sizes[k].rows, n = (int)sizes[k].n;
                         const char *t = sizes[k].dtype;
                         if (strstr(t, "i32") && strstr(expressions[e], "mean"))
                                 continue; /* refused */
                         tool_shapes shapes;
                         outputs out;
-                        snprintf(line, sizeof line, "x=%d,%d%s y=%d,%d%s m=%d,%d:bool w=%d%s b=%d%s r=%d,1%s", r, n, t, r, n, t, r, n, n, t, n, t, r, t);
+                        snprintf(line, sizeof line, "x=%d,%d%s y=%d,%d%s m=%d,%d:bool w=%d%s b=%d%s r=%d,1%s z=%d,%d:f64 v=%d:f64", r, n, t, r, n, t, r, n, n, t, n, t, r, t, r, n,
+                                 n);
                         tool_read_shapes(line, &shapes);
                         for (int i = 0; i < shapes.count; i++)
                                 fill_tensor(&shapes.tensor[i], e == 6 ? 'p' : 'n');
@@ -502,9 +507,10 @@ static void check_positions(size_t every)
                 "cummin(x, %d), cumargmin(x, %d)",
                 "cummax(x, %d, reverse=True), cumargmax(x, %d, reverse=True)",
                 "cummin(flip(x, %d), %d), cumargmin(flip(x, %d), %d)",
+                "cummax(x, %d), cummin(x, %d), cumargmax(x, %d), cumargmin(x, %d)", /* two scans of numbers in one walk */
         };
-        enum { SHAPES = sizeof shapes_of / sizeof *shapes_of, DTYPES = sizeof dtypes / sizeof *dtypes };
-        for (size_t k = 0; k < SHAPES * DTYPES * 8; k += every) {
+        enum { SHAPES = sizeof shapes_of / sizeof *shapes_of, DTYPES = sizeof dtypes / sizeof *dtypes, EXPRESSIONS = sizeof expressions / sizeof *expressions };
+        for (size_t k = 0; k < SHAPES * DTYPES * EXPRESSIONS; k += every) {
                 char line[64], text[128];
                 tool_shapes shapes;
                 outputs out;

@@ -142,7 +142,7 @@ typedef struct sf_panels {
         bool carried;
 
         sf_panel_member member[SF_PANEL_MEMBERS];
-        sf_panel_member numbers; /* of a member that is `after` another, the scan of numbers alone */
+        sf_panel_member numbers[SF_PANEL_MEMBERS]; /* of members that are `after` another, scans of numbers alone */
         sf_fuse plain[SF_PANEL_MEMBERS]; /* the fuse of a member that is not fused */
 } sf_panels;
 

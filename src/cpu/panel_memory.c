@@ -65,7 +65,7 @@ size_t sf_panel_scratch(sf_panels *p)
                 m->left = grow(&total, p->chunk ? p->entries * sf_panel_total_bytes(p, m) : 0);
                 if (m->after < 0)
                         continue;
-                sf_panel_member *n = &p->numbers;
+                sf_panel_member *n = &p->numbers[i];
                 n->panel = m->other;
                 n->gathered = m->gathered;
                 n->counters = m->counters;

@@ -81,12 +81,13 @@ static void plan_scan(sf_panels *p, sf_panel_member *m, sf_panel_member *other)
         other->streams = other->gathers = false; /* what is written is read again here */
         m->after = (int32_t)(other - p->member);
         m->reads = false;
-        p->numbers = *m;
-        p->numbers.after = -1;
-        p->numbers.kernels = sf_cpu_find(p->isa, dt, dt, op);
-        p->numbers.turn = p->numbers.kernels->turn;
-        p->numbers.identity = sf_identity(op, dt);
-        p->numbers.apart = 0;
+        sf_panel_member *n = &p->numbers[m - p->member];
+        *n = *m;
+        n->after = -1;
+        n->kernels = sf_cpu_find(p->isa, dt, dt, op);
+        n->turn = n->kernels->turn;
+        n->identity = sf_identity(op, dt);
+        n->apart = 0;
 }
 
 void sf_positions_plan(sf_panels *p)
@@ -277,7 +278,7 @@ void sf_positions_fold(const sf_walker *w, const sf_block *b)
 static void number_carries(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
-        const sf_panel_member *m = b->m, *n = &p->numbers;
+        const sf_panel_member *m = b->m, *n = &p->numbers[m - p->member];
         const int64_t values = sf_panel_values(p, m);
         const int64_t first = b->piece->carry, end = first + (b->piece->chunk ? b->piece->lines : 0);
         for (int64_t r = first; r < end; r++) {
@@ -336,6 +337,6 @@ sf_block sf_positions_number(const sf_walker *w, const sf_block *b)
         }
         number_carries(w, b);
         sf_block scan = *b;
-        scan.m = &p->numbers;
+        scan.m = &p->numbers[m - p->member];
         return scan;
 }

@@ -59,6 +59,18 @@ static bool add_fold(chain *c, const sf_step *s, int64_t rows)
         return sf_cuda_read_operands(c, l);
 }
 
+/* What the folds across the rows read may be wider than all that the chain reads: no vector has more
+ * than 16 bytes. */
+static void narrow_vectors(chain *c)
+{
+        int64_t largest = 1;
+        for (int32_t k = 0; k < c->sources; k++)
+                if (c->source[k].made < 0)
+                        largest = at_least(largest, size_of((int32_t)c->source[k].dt));
+        while (c->width * largest > 16)
+                c->width /= 2;
+}
+
 /* Are all tensors contiguous along the rows, and aligned as vectors are? */
 static bool suits(const chain *c)
 {
@@ -180,6 +192,7 @@ sf_status sf_cuda_plan_group(const sf_context *ctx, const chain *rows, const sf_
         for (const sf_step *s = across; s; s = s->sibling)
                 if (!add_fold(&c, s, units))
                         return SF_OK;
+        narrow_vectors(&c);
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
         spec->kernel = SF_CUDA_APPLY_GROUP;
         spec->width = c.width;

@@ -250,12 +250,14 @@ sf_status sf_plan_measure_scratch(sf_plan *plan)
 {
         if (plan->device.device_type != SF_CUDA)
                 return SF_OK;
-        /* Compact tensors at an address that is never read. */
+        /* Compact tensors at addresses that are never read. Each has one of its own: two at one
+         * address would be one tensor that is read once, which may need less scratch. */
         job j = {.plan = plan, .scratch = (char *)(uintptr_t)SF_SCRATCH_ALIGN};
         j.view = sf_ir_alloc(&plan->ir, ((size_t)plan->inputs + (size_t)plan->outputs) * sizeof *j.view);
         for (int32_t i = 0; i < plan->inputs + plan->outputs; i++) {
                 const sf_buffer *b = &plan->buffer[i < plan->inputs ? plan->input_buffer[i] : plan->output_buffer[i - plan->inputs]];
-                sf_tensor t = {.data = j.scratch, .device = plan->device, .ndim = b->ndim, .dtype = {sf_dtypes[b->dt].code, sf_dtypes[b->dt].bits, 1},
+                void *own = (void *)(((uintptr_t)i + 1) << 40);
+                sf_tensor t = {.data = own, .device = plan->device, .ndim = b->ndim, .dtype = {sf_dtypes[b->dt].code, sf_dtypes[b->dt].bits, 1},
                                .shape = (int64_t *)b->shape};
                 SF_TRY(sf_view_init(plan->ctx, "a tensor", &t, &j.view[i]));
         }

@@ -372,6 +372,33 @@ static void test_workspace(void)
         sf_graph_destroy(graph);
 }
 
+/* Of compact tensors, that many bytes are enough: a fold across the lines of a chain, which reads three tensors, has its totals there. */
+static void test_workspace_of_group(void)
+{
+        int64_t shape[] = {3000, 256}, folded[] = {256};
+        sf_tensor in[3], out[2];
+        sf_run_options o = SF_RUN_OPTIONS_INIT;
+        sf_graph *graph;
+        sf_plan *plan;
+        uint64_t scratch = 0;
+        for (int i = 0; i < 3; i++)
+                in[i] = (sf_tensor){.data = at(0, (uint64_t)i << 40), .device = {SF_CUDA, 0}, .ndim = 2, .dtype = SF_F32, .shape = shape};
+        out[0] = in[0];
+        out[0].data = at(0, (uint64_t)3 << 40);
+        out[1] = (sf_tensor){.data = at(0, (uint64_t)4 << 40), .device = {SF_CUDA, 0}, .ndim = 1, .dtype = SF_F32, .shape = folded};
+        o.workspace = at(0, (uint64_t)5 << 40);
+        EXPECT(sf_graph_parse(NULL, "x - mean(x * y + z, 1, keepdim=True), sum(y * z, 0)", &graph), SF_OK, "");
+        EXPECT(sf_plan_create(NULL, graph, 3, in, NULL, &plan), SF_OK, "");
+        EXPECT(sf_plan_workspace(plan, &o.workspace_size), SF_OK, "");
+        const long launches = cuda->launches;
+        EXPECT(sf_plan_run(plan, in, out, &o), SF_OK, "");
+        CHECK(cuda->launches == launches + 2, "%ld launches", cuda->launches - launches);
+        memcpy(&scratch, cuda->last[launches % FAKE_LAUNCHES].params, sizeof scratch);
+        CHECK(scratch - (uint64_t)(uintptr_t)o.workspace < o.workspace_size, "%zu bytes were not enough: totals went to %llx", o.workspace_size, (unsigned long long)scratch);
+        sf_plan_destroy(plan);
+        sf_graph_destroy(graph);
+}
+
 /* Scratch of a run of several steps, and memory that is kept. */
 static void test_memory(void)
 {
@@ -724,6 +751,7 @@ static void run_all(void)
         test_siblings();
         test_narrow_chunks();
         test_workspace();
+        test_workspace_of_group();
         test_cost();
         test_scratch();
         test_watched();

@@ -53,7 +53,11 @@ template <int BYTES> static inline void sf_load_chunk(const char *p, const char 
                 ((char *)r.w)[k] = p + k >= begin && p + k < end ? p[k] : 0x5a;
 }
 static inline void sf_prefetch(const char *) {}
-template <int BYTES> static inline void sf_load_steady(const char *p, sf_raw<BYTES> &r) { sf_load(p, r); }
+template <int BYTES> static inline void sf_load_steady(const char *p, sf_raw<BYTES> &r)
+{
+        static_assert(BYTES <= 16 && !(BYTES & (BYTES - 1)), "no instruction loads so many bytes");
+        sf_load(p, r);
+}
 template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r)
 {
         sf_check_aligned(p, BYTES);
@@ -270,6 +274,7 @@ template <int BYTES> static inline void sf_shared_glance(const unsigned char *p,
 
 template <int BYTES> static inline void sf_copy_async(unsigned char *shared, const char *p)
 {
+        static_assert(BYTES <= 16 && !(BYTES & (BYTES - 1)), "no instruction copies so many bytes");
         sf_check_aligned(p, BYTES);
         sf_check_aligned(shared, BYTES);
         exec_copy_async(shared, p, BYTES);

@@ -84,7 +84,7 @@ struct sf_tile : sf_course {
 };
 template <int SIZE> SF_DEVICE sf_u64 sf_ask(sf_u64 bits, int lane)
 {
-        return SIZE > 4 ? sf_shuffle(bits, lane) : (sf_u64)sf_shuffle((sf_u32)bits, lane);
+        return SIZE > 4 ? ::sf_shuffle(bits, lane) : (sf_u64)::sf_shuffle((sf_u32)bits, lane);
 }
 
 /* Row i, with what the operands in READS are, if steps from K on have made them. */
