@@ -437,6 +437,7 @@ static void check_chains(size_t every)
                 /* folds across lines that read what is wider than all that their chain reads */
                 "x - mean(x, 1, keepdim=True), sum(x * z, 0), max(x * v, 0)",
                 "x - logsumexp(x, 1, keepdim=True), sum(x, 0)",
+                "x * sum(x, 1, keepdim=True) * prod(x, 1, keepdim=True), max(x, 0)", /* totals of one word and of two */
         };
         static const struct {
                 int64_t rows, n;

@@ -176,8 +176,12 @@ static void put_fused(writer *w, const sf_cuda_spec *spec)
                 exponentials = exponentials || f->also[k].op == SF_LOGSUMEXP;
         }
         put(w, "#define SF_PRODUCTS %d\n#define SF_EXPONENTIALS %d\n", products, exponentials);
-        put(w, "#define SF_INDICES %d\n#define SF_TWOS %d\n#define SF_PAIRED (SF_PRODUCTS || SF_EXPONENTIALS || SF_INDICES || SF_TWOS)\n", sf_op_is(op, SF_INDEX),
-            sf_op_is(op, SF_TWO));
+        put(w, "#define SF_INDICES %d\n#define SF_TWOS %d\n", sf_op_is(op, SF_INDEX), sf_op_is(op, SF_TWO));
+        /* Is the kernel's own value a pair? That of a chain's first step; others have types of their own. */
+        if (apply || again)
+                put(w, "#define SF_PAIRED %d\n", sf_cuda_is_pair(spec->op, spec->acc));
+        else
+                put(w, "#define SF_PAIRED (SF_PRODUCTS || SF_EXPONENTIALS || SF_INDICES || SF_TWOS)\n");
         /* Rows and columns never combine an index with one to its left. A masked-out element has no
          * index at all. */
         const bool in_order = sf_op_is(op, SF_INDEX) && (spec->kernel == SF_CUDA_SCAN_ROWS || spec->kernel == SF_CUDA_SCAN_COLUMNS) && !(spec->flags & SF_CUDA_MASK);
