@@ -186,11 +186,12 @@ test-package: $(if $(BUILT),,build-gcc)
 # The CUDA backend's host side, and its kernels through NVRTC: some of them, which walk through all shapes, and all that have
 # a speed to keep. test-long compiles every one, in some ten minutes.
 test-cuda: $(if $(BUILT),,build-gcc)
-	nvrtc=$$(./tests/nvrtc.sh build/gcc/tests/cuda/test_nvrtc) && cd build/gcc/tests/cuda && SCANFOLD_NVRTC=$$nvrtc $(CTEST) -j $(JOBS)
+	nvrtc=$$(./tests/nvrtc.sh build/gcc/tests/cuda/test_nvrtc) && cd build/gcc/tests/cuda && export SCANFOLD_NVRTC=$$nvrtc && \
+	        $(CTEST) -j $(JOBS) && cd ../cuda_host && $(CTEST) -L nvrtc
 
 # The CUDA kernels on the host, under AddressSanitizer and UndefinedBehaviorSanitizer.
 test-cuda-host: $(if $(BUILT),,build-gcc)
-	cd build/gcc/tests/cuda_host && $(CTEST)
+	cd build/gcc/tests/cuda_host && $(CTEST) -LE nvrtc
 
 # Slow stages run the instruction sets with one thread and with three; test-gcc and test-tsan have all counts.
 SOME_ENGINES = SCANFOLD_TEST_ENGINES='portable/3 avx2/1 avx2/3 avx512/1 avx512/3 neon/1 neon/3'

@@ -17,7 +17,7 @@ SF_INLINE int64_t F(find_row)(const char *x, int64_t count, bool last, F_C keep,
         const char *from = x;
         if (whole < 0)
                 from = memcpy(part, x, (size_t)bytes);
-        for (int64_t done = 0;; done += V_BYTES) {
+        for (int64_t done = 0; done <= bytes; done += V_BYTES) {
                 int64_t at = last ? whole - done : done < whole ? done : whole;
                 at = at < 0 ? 0 : at;
                 const F_VECTOR v = ((F_VECTOR)v_raw_load(from + at) & keep) - low;
@@ -27,6 +27,7 @@ SF_INLINE int64_t F(find_row)(const char *x, int64_t count, bool last, F_C keep,
                 if (on)
                         return (at + (last ? 63 - __builtin_clzll(on) : __builtin_ctzll(on))) * 8 / F_BITS;
         }
+        return 0; /* the caller has changed elements meanwhile */
 }
 
 static void F(find)(const sf_find *f)

@@ -45,6 +45,11 @@ int kernels_count(void)
         return count;
 }
 
+const sf_cuda_spec *kernels_spec(int number)
+{
+        return &list[number].spec;
+}
+
 exec_entry kernels_find(const sf_cuda_spec *spec)
 {
         for (int i = 0; i < count; i++)

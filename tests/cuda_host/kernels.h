@@ -17,6 +17,7 @@ void kernels_compile(void);
 /* Returns NULL if it was never requested. */
 exec_entry kernels_find(const sf_cuda_spec *spec);
 int kernels_count(void);
+const sf_cuda_spec *kernels_spec(int number); /* as they were asked for */
 
 /* The whole text of a specialisation, as NVRTC is given it; the caller frees it. */
 char *kernels_text(const sf_cuda_spec *spec);
