@@ -99,8 +99,8 @@ SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bo
 /* v where the mask is on, elsewhere none. */
 SF_INLINE N(vec) N(masked)(v_mask m, N(vec) v, N(vec) none)
 {
-#if K_CONVERT >= K_FROM_UNSIGNED && !K_REAL && defined(V_WIDEN_APART)
-        V_WIDEN_APART(v);
+#if K_CONVERT >= K_FROM_UNSIGNED && !K_REAL
+        V_KEEP(v); /* gcc 12 cannot encode a conversion and a mask in one instruction */
 #endif
         return K_CAT(v_blend_, K_LANE)(m, v, none);
 }

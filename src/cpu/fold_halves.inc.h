@@ -204,8 +204,13 @@ enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
 /* How many vectors of a row are read before the next row's turn. Memory is fastest if neighbouring
  * requests are for different rows; but the result of each turn is stored until the tile is
  * complete. With vectors of 64 bytes, sums of rows beside plain reads: four 0.94 to 1.01, two 0.94
- * to 1.00, sixteen 0.91 to 0.93. */
-enum { O(turn) = 4, O(turn_levels) = 2, O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
+ * to 1.00, sixteen 0.91 to 0.93. Of exponentials, eight are computed at once. */
+#ifdef K_SMALL
+enum { O(turn_levels) = 3 };
+#else
+enum { O(turn_levels) = 2 };
+#endif
+enum { O(turn) = 1 << O(turn_levels), O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
 /* Folds the vectors of one turn, from x on, pair by pair to one. */
 SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead, const bool lifts)
@@ -228,7 +233,7 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
         if (O(halve_small)(element, O(turn), v))
                 return v[0];
 #endif
-        V_UNROLL
+        K_LIFT_LOOP
         for (int i = 0; i < O(turn); i++)
                 v[i] = O(lift)(element[i], none);
         O(halve_all)(v, O(turn), 0);
@@ -266,7 +271,7 @@ SF_INLINE int O(vectors_of)(int many)
  * row's vector without a partner is halved with itself. */
 SF_INLINE void O(halve_rows)(O(val) part[][O(turns)], int many, O(val) *v)
 {
-        enum { FIRST = 2 * O(turn_levels) };
+        enum { FIRST = O(short_levels) }; /* those of a tile */
         for (int r = 0; r < many; r++) {
                 O(halve_all)(part[r], O(turns), O(turn_levels));
                 v[r] = part[r][0];

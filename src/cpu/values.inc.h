@@ -182,6 +182,14 @@ SF_INLINE N(vec) O(lifted)(N(vec) v, const O(none) *none)
         return v;
 }
 
+/* Before a loop that lifts a few vectors: it is unrolled, unless that would be long code which is
+ * seldom run. */
+#ifdef K_SMALL
+#define K_LIFT_LOOP V_ROLLED
+#else
+#define K_LIFT_LOOP V_UNROLL
+#endif
+
 /* Bytes of a vector of values, and of the value of one lane, in scratch memory. A vector's
  * components are stored one after the other. */
 #define K_ENTRY (K_PARTS * V_BYTES)
