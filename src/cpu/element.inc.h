@@ -208,6 +208,21 @@ SF_INLINE N(vec) N(in_order)(N(vec) v, const int levels)
         (void)levels;
         return v;
 }
+#else
+/* Lanes of 1 or 2 bytes stay together, in fours or twos: as many vectors become one as it has 4
+ * bytes. */
+SF_INLINE N(vec) N(paired)(N(vec) early, N(vec) late, const int level, const bool right)
+{
+        const v_u32 a = (v_u32)early, b = (v_u32)late;
+        if (level < 2)
+                return (N(vec))(right ? V_INNER4(a, b, 1) : V_INNER4(a, b, 0));
+        return (N(vec))(right ? V_OUTER4(a, b, 4) : V_OUTER4(a, b, 0));
+}
+SF_INLINE N(vec) N(in_order)(N(vec) v, const int levels)
+{
+        (void)levels;
+        return v;
+}
 #endif
 SF_INLINE N(vec) N(broadcast)(sf_value value)
 {
