@@ -227,21 +227,20 @@ E_INLINE float sf_log_f32(float x)
 #define SF_LN2_LOW 1.9082149292705877e-10
 
 /* e^r - 1 for |r| <= ln(2) / 2. The series ends with r^13 / 13!; the error of that is below
- * 5e-18. */
+ * 5e-18. Its coefficients are a list, because vector kernels (cpu/value_exponentials.inc.h) have
+ * other work between one and the next. */
+#define SF_EXP_LAST_F64 (1.0 / 6227020800)
+#define SF_EXP_TERMS_F64(TERM) \
+        TERM(1.0 / 479001600) TERM(1.0 / 39916800) TERM(1.0 / 3628800) TERM(1.0 / 362880) \
+        TERM(1.0 / 40320) TERM(1.0 / 5040) TERM(1.0 / 720) TERM(1.0 / 120) TERM(1.0 / 24) \
+        TERM(1.0 / 6) TERM(0.5)
+
 E_INLINE double sf_exp_less_one_f64(double r)
 {
-        double p = 1.0 / 6227020800;
-        p = p * r + 1.0 / 479001600;
-        p = p * r + 1.0 / 39916800;
-        p = p * r + 1.0 / 3628800;
-        p = p * r + 1.0 / 362880;
-        p = p * r + 1.0 / 40320;
-        p = p * r + 1.0 / 5040;
-        p = p * r + 1.0 / 720;
-        p = p * r + 1.0 / 120;
-        p = p * r + 1.0 / 24;
-        p = p * r + 1.0 / 6;
-        p = p * r + 0.5;
+        double p = SF_EXP_LAST_F64;
+#define E_TERM(c) p = p * r + (c);
+        SF_EXP_TERMS_F64(E_TERM)
+#undef E_TERM
         return r + (r * r) * p;
 }
 
@@ -365,8 +364,6 @@ E_INLINE double sf_exp_log_f64(double power, double times)
         return times <= SF_MOST_F64 ? y : times;
 }
 
-#undef SF_LN2_HIGH
-#undef SF_LN2_LOW
 #undef SF_LN4_F32
 #undef SF_LN4_REST_F32
 #undef SF_LN2_F32

@@ -6,6 +6,11 @@
 
 #include <string.h>
 
+/* Sums of differences and of their squares are folded by kernels for short rows, in rows of fewer
+ * than 2^this vectors. */
+#define BOTH_LEVELS 6
+_Static_assert(BOTH_LEVELS <= SF_CPU_BOTH_LEVELS, "the kernels' own limit");
+
 /* The bits of which at least one is set in an element that is not zero: for reals all but the sign.
  * For all elements in 8 bytes. */
 static uint64_t asked_of(sf_dt dt)
@@ -192,10 +197,36 @@ void sf_direct_products(sf_panels *p, sf_panel_member *m)
                 p->whole = p->whole && p->shape == SF_PANEL_COLUMNS; /* every line has counters */
 }
 
-/* Sums of x - w and of its squares, with one w for each line, are folded together. Lines that fit
- * in a panel whole are included, if they have at least one tile. */
+static void pair_up(sf_panels *p, sf_panel_member *squares, sf_panel_member *sums)
+{
+        squares->squares = true;
+        sums->squares = false;
+        squares->pair = (int32_t)(sums - p->member);
+        sums->pair = (int32_t)(squares - p->member);
+}
+
+/* Do two folds of short rows lift the same elements in the same way, but that m squares them too?
+ * Then a call of its kernel folds both. */
+static bool lift_alike(const sf_panels *p, const sf_panel_member *m, const sf_panel_member *other)
+{
+        const sf_step *s = m->step, *t = other->step;
+        return p->shape == SF_PANEL_ROWS && p->whole && m->reads && other->reads &&
+               m->kernels == other->kernels && m->kernels->products && m->lift.square &&
+               other->lift.on && !other->lift.square && !other->lift.magnitude &&
+               !m->lift.skips && !other->lift.skips && m->load.copied == other->load.copied &&
+               m->centre == other->centre && m->centre >= 0 && !s->m && !t->m &&
+               !s->has_initial && !t->has_initial && !s->lefts && !t->lefts &&
+               p->n < (int64_t)m->kernels->width << BOTH_LEVELS;
+}
+
+/* Sums of x - w and of its squares, with one w for each line, are folded together: of lines that
+ * have at least one tile by kernels for products. */
 void sf_direct_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other)
 {
+        if (m->pair < 0 && other->pair < 0 && lift_alike(p, m, other)) {
+                pair_up(p, m, other);
+                return;
+        }
         const bool whole = p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
         const sf_program *squares = &m->fuse->load, *sums = &other->fuse->load;
         if (m->products || other->products || m->step->op != other->step->op || m->held != other->held || !may_be_products(p, m, whole) ||
@@ -211,8 +242,5 @@ void sf_direct_pair(sf_panels *p, sf_panel_member *m, sf_panel_member *other)
                 return;
         other->products = m->products;
         p->whole = p->whole && p->shape == SF_PANEL_COLUMNS; /* every line has counters */
-        m->squares = true;
-        other->squares = false;
-        m->pair = (int32_t)(other - p->member);
-        other->pair = (int32_t)(m - p->member);
+        pair_up(p, m, other);
 }

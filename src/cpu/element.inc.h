@@ -99,8 +99,8 @@ SF_INLINE void N(stream_run)(char *p, const N(vec) *v, const int count, const bo
 /* v where the mask is on, elsewhere none. */
 SF_INLINE N(vec) N(masked)(v_mask m, N(vec) v, N(vec) none)
 {
-#if K_CONVERT >= K_FROM_INTEGER && !K_REAL && defined(V_WIDEN_APART)
-        V_WIDEN_APART(v);
+#if K_CONVERT >= K_FROM_INTEGER && !K_REAL
+        V_KEEP(v); /* gcc 12 cannot encode a conversion and a mask in one instruction */
 #endif
         return K_CAT(v_blend_, K_LANE)(m, v, none);
 }
@@ -205,6 +205,21 @@ SF_INLINE N(vec) N(in_order)(N(vec) v, const int levels)
         if (levels % K_LOG_WIDTH == 2)
                 return V_ORDER8_2(v);
 #endif
+        (void)levels;
+        return v;
+}
+#else
+/* Lanes of 1 or 2 bytes stay together, in fours or twos: as many vectors become one as it has 4
+ * bytes. */
+SF_INLINE N(vec) N(paired)(N(vec) early, N(vec) late, const int level, const bool right)
+{
+        const v_u32 a = (v_u32)early, b = (v_u32)late;
+        if (level < 2)
+                return (N(vec))(right ? V_INNER4(a, b, 1) : V_INNER4(a, b, 0));
+        return (N(vec))(right ? V_OUTER4(a, b, 4) : V_OUTER4(a, b, 0));
+}
+SF_INLINE N(vec) N(in_order)(N(vec) v, const int levels)
+{
         (void)levels;
         return v;
 }

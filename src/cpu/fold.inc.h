@@ -30,9 +30,10 @@ static V_APART void O(fold_end)(const sf_rows *j, int64_t at, O(val) total)
 #if defined(K_BY_HALVES) || (!defined(K_LEAN) && K_LANE_BYTES >= 4)
 #define K_SHORT_ROWS
 #endif
-#if K_LANE_BYTES >= 4
-#include "cpu/fold_halves.inc.h"
+#if defined(K_BY_HALVES) && defined(K_PRODUCTS) && defined(K_WHOLE) && defined(K_LIFTS)
+#define K_BOTH /* elements and their squares may be folded together */
 #endif
+#include "cpu/fold_halves.inc.h"
 
 /* Vectors in a tile of a row fold. Entry k of the counter is the total of 2^k tiles; for a free
  * operation that commutes, the highest entry in use is the total of all. */
@@ -190,7 +191,7 @@ SF_INLINE void O(fold_by_vectors)(const sf_rows *j)
 #include "cpu/fold_lanes.inc.h"
 #endif
 
-static void O(fold_rows)(const sf_rows *j)
+static V_APART void O(fold_rows_once)(const sf_rows *j)
 {
 #ifdef K_SHORT_ROWS
         if (O(is_short)(j)) {
@@ -209,6 +210,24 @@ static void O(fold_rows)(const sf_rows *j)
 #endif
         O(fold_by_vectors)(j);
 #endif
+}
+
+static void O(fold_rows)(const sf_rows *j)
+{
+#ifdef K_BOTH
+        if (j->sums && O(is_short)(j)) {
+                O(fold_short_both)(j);
+                return;
+        }
+        if (j->sums) { /* few rows, or in reverse */
+                sf_rows sums = *j;
+                sums.y = j->sums;
+                sums.lift.square = false;
+                sums.sums = NULL;
+                O(fold_rows_once)(&sums);
+        }
+#endif
+        O(fold_rows_once)(j);
 }
 
 #if K_LANE_BYTES >= 4
@@ -242,3 +261,4 @@ static void O(fold_packed)(const sf_rows *j)
 #include "cpu/fold_columns.inc.h"
 
 #undef K_BY_LANES
+#undef K_BOTH

@@ -64,7 +64,7 @@ SF_INLINE O(val) O(fold_positions)(const sf_columns *j, const char *x, const uin
         }
 #endif
         if (count == K_WIDTH && !m) {
-                V_UNROLL
+                K_LIFT_LOOP
                 for (int i = 0; i < V_FOLD_ROWS; i++, x += j->x_step) {
                         if (K_WIDTH * K_SIZE >= 16) /* else most would be in the same cache line */
                                 __builtin_prefetch(x + j->ahead);

@@ -59,14 +59,36 @@ SF_INLINE bool O(halve_small)(const N(vec) *x, const int count, O(val) *total)
 }
 #endif
 
+#ifdef K_BOTH
+/* The same for the squares of `count` vectors, and for themselves. Neighbours are brought together
+ * before they are squared, so that this is done only once. */
+SF_INLINE void O(halve_both)(const N(vec) *v, const int count, N(vec) *total)
+{
+        N(vec) square[SF_CPU_TILE_VECTORS / 2], sum[SF_CPU_TILE_VECTORS / 2];
+        V_UNROLL
+        for (int i = 0; i < count / 2; i++) {
+                const N(vec) even = N(paired)(v[2 * i], v[2 * i + 1], 0, false);
+                const N(vec) odd = N(paired)(v[2 * i], v[2 * i + 1], 0, true);
+                sum[i] = O(combine)(even, odd);
+                square[i] = O(combine)(even * even, odd * odd);
+        }
+        O(halve_all)(square, count / 2, 1);
+        O(halve_all)(sum, count / 2, 1);
+        total[0] = square[0];
+        total[1] = sum[0];
+}
+#endif
+
 #ifdef K_SHORT_ROWS
 /* ------------------------------------------------------------------------------------------------
  * Short rows, many at once
  * ---------------------------------------------------------------------------------------------- */
 
-/* The totals of up to a vector of each of `many` rows; they have `left` more elements. */
-SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *m, const N(vec) *centre, int many, int64_t left, O(none) *none,
-                                int64_t ahead)
+/* The totals of up to a vector of each of `many` rows; they have `left` more elements. both: of the
+ * squares of lifted elements, and of these elements themselves. */
+SF_INLINE void O(fold_across)(const sf_rows *j, const bool both, const char *x, const uint8_t *m,
+                              const N(vec) *centre, int many, int64_t left, O(none) *none,
+                              int64_t ahead, O(val) *total)
 {
         const O(val) beyond = O(neutral)(none);
         const v_mask on = v_mask_below(left < K_WIDTH ? (int)left : K_WIDTH, K_LANE_BYTES);
@@ -78,30 +100,42 @@ SF_INLINE O(val) O(fold_across)(const sf_rows *j, const char *x, const uint8_t *
                         __builtin_prefetch(x + r * j->x_row + ahead);
                         element[r] = N(load)(x + r * j->x_row);
                 }
-                O(lift_all)(element, K_WIDTH, centre, none);
+                if (both) { /* with nothing to ask */
+                        V_UNROLL
+                        for (int r = 0; r < K_WIDTH; r++)
+                                element[r] -= centre[r];
+                } else {
+                        O(lift_all)(element, K_WIDTH, centre, none);
+                }
 #ifdef K_SMALL
-                if (O(halve_small)(element, K_WIDTH, v))
-                        return v[0];
+                if (O(halve_small)(element, K_WIDTH, total))
+                        return;
 #endif
-                V_UNROLL
+                K_LIFT_LOOP
                 for (int r = 0; r < K_WIDTH; r++)
                         v[r] = O(lift)(element[r], none);
-                O(halve_all)(v, K_WIDTH, 0);
-                return v[0];
+        } else {
+                for (int r = 0; r < K_WIDTH; r++, x += j->x_row, m = m ? m + j->m_row : NULL) {
+                        v[r] = beyond;
+                        if (r >= many)
+                                continue;
+                        __builtin_prefetch(x + ahead);
+                        O(centre_row)(none, &j->lift, centre + r);
+                        if (left >= K_WIDTH)
+                                v[r] = O(load)(x, m, none);
+                        else
+                                v[r] = O(blend)(on, O(load_part)(x, m, none, 0, (int)left), beyond);
+                }
         }
-        for (int r = 0; r < K_WIDTH; r++, x += j->x_row, m = m ? m + j->m_row : NULL) {
-                v[r] = beyond;
-                if (r >= many)
-                        continue;
-                __builtin_prefetch(x + ahead);
-                O(centre_row)(none, &j->lift, centre + r);
-                if (left >= K_WIDTH)
-                        v[r] = O(load)(x, m, none);
-                else
-                        v[r] = O(blend)(on, O(load_part)(x, m, none, 0, (int)left), beyond);
+#ifdef K_BOTH
+        if (both) {
+                O(halve_both)(v, K_WIDTH, total);
+                return;
         }
+#endif
+        (void)both;
         O(halve_all)(v, K_WIDTH, 0);
-        return v[0];
+        total[0] = v[0];
 }
 
 #ifdef K_TOTALS
@@ -140,9 +174,45 @@ SF_INLINE int64_t O(dense_lanes)(const sf_rows *j)
 enum { O(short_levels) = 4 };
 _Static_assert(1 << O(short_levels) == SF_CPU_TILE_VECTORS, "rows of whole tiles are not short");
 
+SF_INLINE void O(fold_short_as)(const sf_rows *j, const bool both)
+{
+        const int totals = both ? 2 : 1;
+        O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
+        const int64_t ahead = sf_rows_ahead(j, j->n * K_SIZE, K_WIDTH);
+#ifdef K_BOTH
+        none.square = none.square && !both; /* that comes after the first level */
+#endif
+        for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
+                const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
+                const char *x = j->x + at * j->x_row;
+                const uint8_t *m = j->m ? j->m + at * j->m_row : NULL;
+                O(val) inside[SF_CPU_BOTH_LEVELS + 1][2], total[2] = {none.value, none.value};
+                N(vec) centre[K_WIDTH];
+                O(centres_of)(&j->lift, at, many, centre);
+                uint64_t vectors = 0;
+                for (int64_t i = 0; i < j->n; i += K_WIDTH, vectors++) {
+                        const int closed = sf_order_closed(vectors);
+                        O(fold_across)(j, both, x + i * K_SIZE, m ? m + i : NULL, centre, many,
+                                       j->n - i, &none, ahead, total);
+                        for (int t = 0; t < totals; t++) {
+                                for (int k = 0; k < closed; k++)
+                                        total[t] = O(combine)(inside[k][t], total[t]);
+                                inside[closed][t] = total[t];
+                        }
+                }
+                for (int t = 0; t < totals; t++) {
+                        for (uint64_t bits = vectors & (vectors - 1); bits; bits &= bits - 1)
+                                total[t] = O(combine)(inside[__builtin_ctzll(bits)][t], total[t]);
+                        if (j->carry)
+                                O(add_carry)(j->carry, &total[t], 1);
+                        char *y = (t ? j->sums : j->y) + at * N(result_bytes)(j->wide);
+                        N(store_results)(y, O(lower)(total[t], &none), many, j->wide);
+                }
+        }
+}
+
 static V_APART void O(fold_short)(const sf_rows *j)
 {
-        O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
 #ifdef K_TOTALS
         switch (O(dense_lanes)(j)) {
         case 1: O(fold_dense)(j, 1); return;
@@ -156,36 +226,23 @@ static V_APART void O(fold_short)(const sf_rows *j)
         default: break;
         }
 #endif
-        const int64_t ahead = sf_rows_ahead(j, j->n * K_SIZE, K_WIDTH);
-        for (int64_t at = 0; at < j->rows; at += K_WIDTH) {
-                const int many = j->rows - at < K_WIDTH ? (int)(j->rows - at) : K_WIDTH;
-                const char *x = j->x + at * j->x_row;
-                const uint8_t *m = j->m ? j->m + at * j->m_row : NULL;
-                O(val) inside[O(short_levels) + 1], total = none.value;
-                N(vec) centre[K_WIDTH];
-                O(centres_of)(&j->lift, at, many, centre);
-                uint64_t vectors = 0;
-                for (int64_t i = 0; i < j->n; i += K_WIDTH, vectors++) {
-                        const int closed = sf_order_closed(vectors);
-                        total = O(fold_across)(j, x + i * K_SIZE, m ? m + i : NULL, centre, many, j->n - i, &none, ahead);
-                        for (int k = 0; k < closed; k++)
-                                total = O(combine)(inside[k], total);
-                        inside[closed] = total;
-                }
-                for (uint64_t bits = vectors & (vectors - 1); bits; bits &= bits - 1)
-                        total = O(combine)(inside[__builtin_ctzll(bits)], total);
-                if (j->carry)
-                        O(add_carry)(j->carry, &total, 1);
-                N(store_results)(j->y + at * N(result_bytes)(j->wide), O(lower)(total, &none), many, j->wide);
-        }
+        O(fold_short_as)(j, false);
 }
+#ifdef K_BOTH
+static V_APART void O(fold_short_both)(const sf_rows *j)
+{
+        O(fold_short_as)(j, true);
+}
+#endif
 
 /* Are rows whole and short, are there enough, and are their totals
  * contiguous? */
 SF_INLINE bool O(is_short)(const sf_rows *j)
 {
-        return j->n < K_WIDTH << O(short_levels) && 2 * j->rows >= K_WIDTH && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->lanes->reverse && !j->start &&
-               !j->resume && !(j->carry && j->carry_row) && !j->raw && j->y_row == N(result_bytes)(j->wide);
+        return j->n < (int64_t)K_WIDTH << (j->sums ? SF_CPU_BOTH_LEVELS : O(short_levels)) &&
+               2 * j->rows >= K_WIDTH && j->lanes->inner == 1 && j->lanes->unit == K_WIDTH &&
+               !j->lanes->reverse && !j->start && !j->resume && !(j->carry && j->carry_row) &&
+               !j->raw && j->y_row == N(result_bytes)(j->wide);
 }
 
 #endif
@@ -204,8 +261,13 @@ enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
 /* How many vectors of a row are read before the next row's turn. Memory is fastest if neighbouring
  * requests are for different rows; but the result of each turn is stored until the tile is
  * complete. With vectors of 64 bytes, sums of rows beside plain reads: four 0.94 to 1.01, two 0.94
- * to 1.00, sixteen 0.91 to 0.93. */
-enum { O(turn) = 4, O(turn_levels) = 2, O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
+ * to 1.00, sixteen 0.91 to 0.93. Of exponentials, eight are computed at once. */
+#ifdef K_SMALL
+enum { O(turn_levels) = 3 };
+#else
+enum { O(turn_levels) = 2 };
+#endif
+enum { O(turn) = 1 << O(turn_levels), O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
 /* Folds the vectors of one turn, from x on, pair by pair to one. */
 SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead, const bool lifts)
@@ -228,7 +290,7 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
         if (O(halve_small)(element, O(turn), v))
                 return v[0];
 #endif
-        V_UNROLL
+        K_LIFT_LOOP
         for (int i = 0; i < O(turn); i++)
                 v[i] = O(lift)(element[i], none);
         O(halve_all)(v, O(turn), 0);
@@ -266,7 +328,7 @@ SF_INLINE int O(vectors_of)(int many)
  * row's vector without a partner is halved with itself. */
 SF_INLINE void O(halve_rows)(O(val) part[][O(turns)], int many, O(val) *v)
 {
-        enum { FIRST = 2 * O(turn_levels) };
+        enum { FIRST = O(short_levels) }; /* those of a tile */
         for (int r = 0; r < many; r++) {
                 O(halve_all)(part[r], O(turns), O(turn_levels));
                 v[r] = part[r][0];

@@ -315,9 +315,9 @@ static V_APART O(val) O(fold_period)(const sf_rows *j, const char *x, const uint
         return total;
 }
 
-#if K_LANE_BYTES >= 4
-/* Are the results of rows contiguous, and nothing but them is wanted? Then the lanes of K_WIDTH rows
- * are combined by halves, and stored at once. */
+/* Are the results of rows contiguous, and nothing but them is wanted? Then the lanes of several
+ * rows are combined by halves, until each row has one lane or 4 bytes, and stored at once. */
+enum { O(ends) = K_LANE_BYTES < 4 ? V_LANES4 : K_WIDTH };
 SF_INLINE bool O(ends_together)(const sf_rows *j)
 {
         return j->lanes->inner == 1 && j->lanes->unit == K_WIDTH && !j->start && !j->resume && !j->raw && !j->carry &&
@@ -325,12 +325,23 @@ SF_INLINE bool O(ends_together)(const sf_rows *j)
 }
 static V_APART void O(end_rows)(const sf_rows *j, O(val) *total, int64_t first, int many, const O(none) *none)
 {
-        for (int r = many; r < K_WIDTH; r++)
+        char *y = j->y + first * N(result_bytes)(j->wide);
+        for (int r = many; r < O(ends); r++)
                 total[r] = none->value;
-        O(halve_all)(total, K_WIDTH, 0);
-        N(store_results)(j->y + first * N(result_bytes)(j->wide), O(lower)(total[0], none), many, j->wide);
-}
+        O(halve_all)(total, O(ends), 0);
+#if K_LANE_BYTES < 4
+        K_LANE_C result[V_LANES4];
+        V_UNROLL
+        for (int bits = 16; bits >= 8 * K_LANE_BYTES; bits /= 2)
+                total[0] = O(combine)(total[0], (N(vec))((v_u32)total[0] >> bits));
+        const v_u32 words = (v_u32)O(lower)(total[0], none);
+        for (int r = 0; r < V_LANES4; r++)
+                result[r] = (K_LANE_C)words[r];
+        memcpy(y, result, (size_t)many * sizeof *result);
+#else
+        N(store_results)(y, O(lower)(total[0], none), many, j->wide);
 #endif
+}
 
 SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
 {
@@ -349,11 +360,9 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
         const int over = periodic || adds ? 0 : (int)(j->n * inner % unit), first = reverse ? unit - over : 0;
         const int64_t lowest = reverse ? -(j->n - 1) * inner : 0;
         const uint64_t before = (uint64_t)(j->start * inner / unit), after = before + (uint64_t)vectors;
-#if K_LANE_BYTES >= 4
         const bool together = O(ends_together)(j);
-        O(val) ends[K_WIDTH];
+        O(val) ends[O(ends)];
         int kept = 0;
-#endif
         for (int64_t done = 0; done < j->rows;) {
                 const char *x = j->x + done * j->x_row + begin * K_SIZE;
                 const uint8_t *m = j->m ? j->m + done * j->m_row + begin : NULL;
@@ -382,16 +391,14 @@ SF_INLINE void O(fold_by_lanes)(const sf_rows *j)
                                 v = reverse ? O(blend)(low, none.value, v) : O(blend)(low, v, none.value);
                                 total = O(combine)(total, v);
                         }
-#if K_LANE_BYTES >= 4
                         if (together) {
                                 ends[kept++] = total;
-                                if (kept == K_WIDTH || at + 1 == j->rows) {
+                                if (kept == O(ends) || at + 1 == j->rows) {
                                         O(end_rows)(j, ends, at + 1 - kept, kept, &none);
                                         kept = 0;
                                 }
                                 continue;
                         }
-#endif
                         total = O(last)(O(lane_scan)(total, &t, 0), &t);
                         if (before)
                                 total = O(combine)(O(get)(counter + sf_order_log2(before) * K_ENTRY), total);

@@ -11,12 +11,11 @@
  */
 
 /* Folds a turn of a row to one vector; fold_turn says why rows take turns. For differences, the
- * second total is their sum. Neighbours are brought together before they are squared, so that this
- * is done only once. */
+ * second total is their sum. */
 SF_INLINE void O(product_turn)(const bool centred, const char *x, const char *w, N(vec) centre, int64_t x_ahead, int64_t w_ahead, N(vec) *total)
 {
         enum { BYTES = K_WIDTH * K_SIZE };
-        N(vec) v[O(turn)], sum[O(turn) / 2];
+        N(vec) v[O(turn)];
         V_UNROLL
         for (int i = 0; i < O(turn); i++) {
                 if (i * BYTES % 64 == 0 || BYTES > 64)
@@ -30,17 +29,7 @@ SF_INLINE void O(product_turn)(const bool centred, const char *x, const char *w,
                 total[0] = v[0];
                 return;
         }
-        V_UNROLL
-        for (int i = 0; i < O(turn) / 2; i++) {
-                const N(vec) even = N(paired)(v[2 * i], v[2 * i + 1], 0, false);
-                const N(vec) odd = N(paired)(v[2 * i], v[2 * i + 1], 0, true);
-                sum[i] = O(combine)(even, odd);
-                v[i] = O(combine)(even * even, odd * odd);
-        }
-        O(halve_all)(v, O(turn) / 2, 1);
-        O(halve_all)(sum, O(turn) / 2, 1);
-        total[0] = v[0];
-        total[1] = sum[0];
+        O(halve_both)(v, O(turn), total);
 }
 
 /* The counter of total i: of a row's products or, after those of all rows, of its differences. */

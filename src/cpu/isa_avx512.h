@@ -3,6 +3,7 @@
 
 #define V_MASK_BITS
 typedef uint64_t v_mask;
+#define V_KEEP(v) __asm__("" : "+v"(v))
 
 SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
 {
@@ -289,8 +290,6 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
                 _mm_mask_storeu_epi8(at, (__mmask16)on, _mm_load_si128(from));
 }
 
-/* gcc 12 cannot encode a conversion and a mask in one instruction, so it must not combine them. */
-#define V_WIDEN_APART(v) __asm__("" : "+v"(v))
 #define V_WIDEN_INTEGERS
 SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool truth)
 {

@@ -2,6 +2,7 @@
 #include <arm_neon.h>
 
 typedef v_raw v_mask;
+#define V_KEEP(v) __asm__("" : "+w"(v))
 
 SF_INLINE v_raw v_permute4(v_raw a, v_raw index)
 {

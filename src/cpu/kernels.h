@@ -34,6 +34,9 @@
 /* The same for a fold, which writes nothing, if there are counters for that many rows. */
 #define SF_CPU_FOLD_GROUP 8
 
+/* Rows of fewer than 2^this vectors may have two sums folded together (sf_rows.sums). */
+#define SF_CPU_BOTH_LEVELS 7
+
 /* The tile of every row kernel, in vectors, divides this. So a kernel can resume after this many
  * vectors times a power of two. It is the largest fold tile: 16 vectors of 16 lanes. */
 #define SF_CPU_TILE_VECTORS 16
@@ -86,6 +89,10 @@ typedef struct sf_rows {
         bool raw;
         bool wide; /* folds: results are written as lanes, not rounded to storage */
         sf_prelude lift; /* only of kernels that say so */
+        /* NULL, or where the sums of the elements go that are lifted but not squared, as y is laid
+         * out: only if `lift` squares, of kernels that have `products`, and of rows of fewer than
+         * 2^SF_CPU_BOTH_LEVELS vectors */
+        char *sums;
         sf_value identity;
         uint64_t turn; /* as in sf_cpu_kernels */
         int64_t beside; /* if elements have two parts: bytes from x to the second one */

@@ -312,6 +312,7 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_FOLDS
 #undef K_LIFTS
 #undef K_SMALL
+#undef K_LIFT_LOOP
 #undef K_SHORT_ROWS
 #undef K_BY_HALVES
 #undef K_PARTS

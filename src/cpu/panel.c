@@ -183,6 +183,12 @@ sf_columns sf_panel_columns(const sf_walker *w, const sf_block *b)
                             .counters = at.counters, .counter_stride = m->entry_bytes};
 }
 
+/* Is a member one of two that a kernel for rows folds together? */
+static bool pairs_rows(const sf_panel_member *m)
+{
+        return m->pair >= 0 && !m->products;
+}
+
 static void run_rows(const sf_walker *w, sf_block b)
 {
         const sf_cpu_kernels *k = b.m->kernels;
@@ -192,8 +198,12 @@ static void run_rows(const sf_walker *w, sf_block b)
         /* A sequence that is all in this block needs no counter of its own. */
         const int64_t all = b.piece->lines, group = fold ? SF_CPU_FOLD_GROUP : SF_CPU_GROUP;
         const int64_t most = w->p->whole ? all : group;
+        sf_block other = b;
+        other.m = pairs_rows(b.m) ? &w->p->member[b.m->pair] : NULL;
         for (; b.line < all; b.line += most) {
-                const sf_rows job = sf_panel_rows(w, &b, sf_smaller(most, all - b.line));
+                sf_rows job = sf_panel_rows(w, &b, sf_smaller(most, all - b.line));
+                other.line = b.line;
+                job.sums = other.m ? place_of(w, &other).y : NULL;
                 kernel(&job);
         }
 }
@@ -250,7 +260,7 @@ static void run_block(const sf_walker *w, sf_block b)
         sf_block scan = b;
         if (m->best)
                 sf_positions_fold(w, &b);
-        if (m->best || m->given)
+        if (m->best || m->given || (pairs_rows(m) && !m->squares))
                 return;
         if (m->products) {
                 const int64_t whole = run_products(w, b);

@@ -82,7 +82,13 @@ SF_INLINE N(vec) O(factor)(const char *p)
         one.f64 = one.f32;
         return N(broadcast)(one);
 #else
-        return N(spread)(N(load_part)(p, 0, 1), 0, 1);
+        /* repeated first and converted then: a part of a vector would go by way of memory */
+        typedef K_CAT(K_CAT(uint, K_CAT(K_BITS_OF_, K_SIZE)), _t) one;
+        one bits, all[K_WIDTH];
+        memcpy(&bits, p, K_SIZE);
+        for (int i = 0; i < K_WIDTH; i++)
+                all[i] = bits;
+        return N(load)((const char *)all);
 #endif
 }
 
@@ -181,6 +187,14 @@ SF_INLINE N(vec) O(lifted)(N(vec) v, const O(none) *none)
         O(lift_all)(&v, 1, NULL, none);
         return v;
 }
+
+/* Before a loop that lifts a few vectors: it is unrolled, unless that would be long code which is
+ * seldom run. */
+#ifdef K_SMALL
+#define K_LIFT_LOOP V_ROLLED
+#else
+#define K_LIFT_LOOP V_UNROLL
+#endif
 
 /* Bytes of a vector of values, and of the value of one lane, in scratch memory. A vector's
  * components are stored one after the other. */

@@ -28,6 +28,7 @@
  *   v_shuffle16             (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged, by the
  *                           lowest 4 bits of each index
  *   v_bytes_on              (v_raw) -> uint64_t: the highest bits of bytes, if V_BYTES_ON is defined
+ *   V_KEEP(v)               does nothing, but the compiler must have computed v here
  *   v_larger_f32 ... _u64   if V_LARGER_REAL, V_LARGER_NARROW, V_LARGER_32 or V_LARGER_64 is
  *                           defined
  * and, with V_MASK_BITS, v_blend_f32 ... v_blend_u64, v_above_f32 ... v_above_i64, v_mask_bytes and
@@ -72,6 +73,9 @@ typedef uint64_t v_raw_unaligned __attribute__((vector_size(V_BYTES), aligned(1)
 #include V_ISA_HEADER
 #ifndef V_LONG
 #define V_LONG SF_INLINE
+#endif
+#ifndef V_KEEP
+#define V_KEEP(v) (void)(v)
 #endif
 
 SF_INLINE v_raw v_raw_load(const void *p)
