@@ -33,6 +33,8 @@ typedef struct sf_fused_op {
 typedef struct sf_fused_code {
         int32_t ops, slots;
         sf_fused_op op[3 * SF_PROGRAM_MAX + 4];
+        sf_busy_loop *busy; /* the same as loop `busy_at`, and prefetches; NULL: none does */
+        int32_t busy_at;
         uint8_t last;       /* the number of the program's value */
         bool direct;        /* the last loop writes it in the destination's own type */
         uint32_t reads;     /* bit k: source k is read */
@@ -64,10 +66,9 @@ typedef struct sf_fused_box {
         struct sf_fused_side {
                 const char *at;
                 int64_t row, col; /* strides in bytes */
-                int64_t ahead;    /* memory this many bytes on is read after this box; 0: unknown */
-                /* prefetch all of that memory, not only its beginning */
-                bool all;
         } in[SF_FUSED_SOURCES];
+        /* as many elements that are used soon; at is NULL: prefetch nothing */
+        struct sf_fused_side soon;
         char *y;
         int64_t y_row, y_col;
         bool stream; /* y is too large to be worth caching */
@@ -100,8 +101,7 @@ void sf_fused_constants_fill(const sf_cpu_map *map, const sf_fused_code *code, c
 void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *code, char *constants, const sf_fused_box *box);
 
 /*
- * Are large results of programs better written around the cache, and is the next box of a chain
- * better fetched meanwhile? A program computes a block, and then all of it is stored. Intel's cores
+ * Are large results of programs better written around the cache? A program computes a block, and then all of it is stored. Intel's cores
  * before Ice Lake have few buffers for stores around the cache, and so they wait for those; ordinary
  * stores, though they first read what they replace, take less time there. f32 rows of 4096, 2
  * threads, shares of a copy, around the cache and not: Cascade Lake softmax 0.34, 0.47, normalize

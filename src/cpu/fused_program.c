@@ -221,6 +221,19 @@ static sf_move *lone_move(const sf_cpu_map *map, sf_dt from, sf_dt to, sf_dt des
         return map->mover(from, dest); /* cppcheck-suppress CastIntegerToAddressAtReturn ; it returns a pointer */
 }
 
+/* Finds a loop that can prefetch. */
+static void find_busy(maker *m)
+{
+        sf_fused_code *c = m->code;
+        c->busy = NULL;
+        for (c->busy_at = 0; c->busy_at < c->ops; c->busy_at++)
+                for (const sf_busy *b = m->map->busy; b && b->loop; b++)
+                        if (b->loop == c->op[c->busy_at].loop) {
+                                c->busy = b->busy;
+                                return;
+                        }
+}
+
 static void finish(maker *m, value v, sf_dt to, sf_dt dest)
 {
         sf_fused_code *c = m->code;
@@ -243,6 +256,7 @@ static void finish(maker *m, value v, sf_dt to, sf_dt dest)
                 c->op[c->ops - 1].y = c->last = SF_FUSED_LAST;
                 c->direct = dest == sf_class_dt(c->last_class);
         }
+        find_busy(m);
 }
 
 /*

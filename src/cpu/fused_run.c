@@ -10,9 +10,6 @@
 /* If some memory is contiguous across the rows, this many rows are taken at once: a full cache line
  * of 4-byte elements. */
 #define CROSSED_ROWS 16
-/* How much may be in flight at once: 16 cache lines. */
-#define AHEAD_BYTES 1024
-
 /* A quarter of a page and a cache line more than the widest values need. On most CPUs a load has to
  * wait if the last 12 bits of its address equal those of a recent store. So blocks that are used
  * together must not be at nearly the same offset in a page. */
@@ -86,9 +83,13 @@ static void repeat(const sf_fused_machine *m, const sf_fused_code *c, int32_t k,
                         c->in[k](at, side->col, to + r * cols * size, size, cols);
                         continue;
                 }
-                /* its bits as an integer's: every instruction set here is little-endian */
-                sf_value one = {.u64 = 0};
-                c->in[k](at, 0, (char *)&one, size, 1);
+                /* Its bits as an integer's, read as wide as they were written: a wider load would
+                 * wait until the cache has all earlier stores. */
+                uint32_t narrow;
+                sf_value one;
+                c->in[k](at, 0, size == 4 ? (char *)&narrow : (char *)&one.u64, size, 1);
+                if (size == 4)
+                        one.u64 = narrow;
                 m->map->fill(to + r * cols * size, size == 4 ? SF_CLASS_U32 : SF_CLASS_U64, one, cols);
         }
         for (int64_t have = 1; !side->row && have < rows; have *= 2)
@@ -124,17 +125,19 @@ static void *fetch(sf_fused_machine *m, const sf_fused_code *c, int32_t k, const
         return to;
 }
 
-/* Prefetches the beginning of what is read after this box, so that memory is busy while a kernel
- * works on this one. The hardware prefetcher continues from there, up to the end of a page. */
-static void fetch_ahead(const sf_fused_code *c, const struct sf_fused_side *side, int32_t k, int64_t rows, int64_t cols)
+/* Runs the loops on `count` values, and prefetches what is used soon, unless that is NULL. */
+static void run_loops(sf_fused_machine *m, const sf_fused_code *code, int64_t count,
+                      const char *soon, int64_t step)
 {
-        const int64_t size = sf_dtypes[c->source_dt[k]].size;
-        if (!side->ahead || side->col != size || (rows > 1 && side->row != cols * size))
-                return;
-        uintptr_t next = (uintptr_t)side->at + (uintptr_t)side->ahead;
-        int64_t bytes = rows * cols * size;
-        for (int64_t i = 0; i < (bytes < AHEAD_BYTES || side->all ? bytes : AHEAD_BYTES); i += 64)
-                __builtin_prefetch((const char *)(next + (uintptr_t)i), 0, 2);
+        for (int32_t i = 0; i < code->ops; i++) {
+                const sf_fused_op *op = &code->op[i];
+                void *y = m->value[op->y];
+                const void *a = m->value[op->a], *b = m->value[op->b], *c = m->value[op->c];
+                if (soon && i == code->busy_at)
+                        code->busy(y, a, b, c, count, soon, step);
+                else
+                        op->loop(y, a, b, c, count);
+        }
 }
 
 /* Runs the loops on at most a block's worth, from row `r` and column `j` on. */
@@ -145,7 +148,6 @@ static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused
                 struct sf_fused_side side = box->in[k];
                 side.at += r * side.row + j * side.col;
                 m->value[SF_FUSED_OPERAND + k] = fetch(m, c, k, &side, rows, cols);
-                fetch_ahead(c, &side, k, rows, cols);
         }
         char *y = box->y + r * box->y_row + j * box->y_col;
         bool direct = c->direct && box->y_col == c->out_size && (rows == 1 || box->y_row == cols * c->out_size);
@@ -153,10 +155,10 @@ static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused
         void *own = m->value[SF_FUSED_LAST];
         if (direct && !streamed)
                 m->value[SF_FUSED_LAST] = y;
-        for (int32_t i = 0; i < c->ops; i++) {
-                const sf_fused_op *op = &c->op[i];
-                op->loop(m->value[op->y], m->value[op->a], m->value[op->b], m->value[op->c], rows * cols);
-        }
+        const struct sf_fused_side *soon = &box->soon;
+        const bool fetches = c->busy && soon->at && (rows == 1 || soon->row == cols * soon->col);
+        const char *from = fetches ? soon->at + r * soon->row + j * soon->col : NULL;
+        run_loops(m, c, rows * cols, from, soon->col);
         m->value[SF_FUSED_LAST] = own;
         const int64_t size = sf_class_size(c->last_class);
         if (streamed)
@@ -207,6 +209,7 @@ void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *c, char *constants,
                 return;
         }
         if (box.rows > 1 && is_flat(c, &box)) {
+                box.soon.at = box.soon.row == box.cols * box.soon.col ? box.soon.at : NULL;
                 box.cols *= box.rows;
                 box.rows = 1;
         }

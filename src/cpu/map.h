@@ -41,6 +41,14 @@ typedef struct sf_pair {
         sf_loop *loop; /* NULL: the end of a list */
 } sf_pair;
 
+/* A loop that takes longer than memory, and prefetches: `step` bytes for each element, from `soon`. */
+typedef void sf_busy_loop(void *y, const void *a, const void *b, const void *c, int64_t count,
+                          const char *soon, int64_t step);
+typedef struct sf_busy {
+        sf_loop *loop; /* the one that does the same without; NULL: the end of a list */
+        sf_busy_loop *busy;
+} sf_busy;
+
 /* Of rows that have an element equal to the row's in `best`: the number of the first such element,
  * or of the last. Equal are zeros of either sign, all NaN, and all bools but false. */
 typedef struct sf_find {
@@ -58,6 +66,7 @@ typedef struct sf_cpu_map {
          * none */
         sf_loop *const *loops[SF_CLASS_COUNT];
         const sf_pair *pairs[SF_CLASS_COUNT]; /* reals only; NULL: none */
+        const sf_busy *busy; /* NULL: none */
         /* from, to; from reals as program.h says for i32, u32, i64, u64 */
         sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT];
         sf_loop *truth[SF_CLASS_COUNT];        /* a[i] != 0, as bool */

@@ -143,18 +143,18 @@ SF_INLINE v_f32 eval_vector(const sf_code code, v_f32 a, v_f32 b)
         }
 }
 
-#endif
-
-/* Runs a loop with an exponential in it over whole vectors, and returns how many elements those
- * have: none in other loops. Without a second code `then` is SF_CODE_COUNT. */
-SF_INLINE int64_t N(vectors)(const sf_code first, const sf_code then, N(at) *y, const N(at) *a, const N(at) *b, const N(at) *c, int64_t count)
+/* Runs a loop over whole vectors, and returns how many elements those have. Without a second code
+ * `then` is SF_CODE_COUNT. With `soon`, it prefetches: a line for each vector, not many at once,
+ * because a CPU has few buffers for lines that are on their way. */
+SF_INLINE int64_t by_vectors(const sf_code first, const sf_code then, at_f32 *y, const at_f32 *a,
+                             const at_f32 *b, const at_f32 *c, int64_t count, const char *soon,
+                             int64_t step)
 {
         int64_t i = 0;
-#if M_REAL && M_BITS == 32 && defined(V_EXP)
-        if (first != SF_CODE_EXP && then != SF_CODE_EXP)
-                return 0;
         for (; i + V_LANES4 <= count; i += V_LANES4) {
                 v_f32 v, w;
+                if (soon)
+                        __builtin_prefetch(soon + i * step, 0, 2);
                 memcpy(&v, a + i, sizeof v);
                 memcpy(&w, b + i, sizeof w);
                 v = eval_vector(first, v, w);
@@ -162,10 +162,21 @@ SF_INLINE int64_t N(vectors)(const sf_code first, const sf_code then, N(at) *y, 
                 v = then == SF_CODE_COUNT ? v : eval_vector(then, v, w);
                 memcpy(y + i, &v, sizeof v);
         }
-#else
-        (void)first, (void)then, (void)y, (void)a, (void)b, (void)c, (void)count;
-#endif
         return i;
+}
+
+#endif
+
+/* The whole vectors of a loop with an exponential in it; none of other loops. */
+SF_INLINE int64_t N(vectors)(const sf_code first, const sf_code then, N(at) *y, const N(at) *a,
+                             const N(at) *b, const N(at) *c, int64_t count)
+{
+#if M_REAL && M_BITS == 32 && defined(V_EXP)
+        if (first == SF_CODE_EXP || then == SF_CODE_EXP)
+                return by_vectors(first, then, y, a, b, c, count, NULL, 0);
+#endif
+        (void)first, (void)then, (void)y, (void)a, (void)b, (void)c, (void)count;
+        return 0;
 }
 
 SF_INLINE void N(each)(const sf_code code, N(at) *y, const N(at) *a, const N(at) *b, int64_t count)
@@ -278,6 +289,25 @@ static const sf_pair N(pairs)[] = {
 #include "cpu/pairs.def"
 #undef PAIR
         {SF_CODE_COUNT, SF_CODE_COUNT, NULL}};
+
+#if M_BITS == 32 && defined(V_EXP)
+/* What is left after the last whole vector is done by the loop that does not prefetch. */
+#define M_BUSY(name, FIRST, THEN)                                                                  \
+        static void busy_##name(void *y, const void *a, const void *b, const void *c,              \
+                                int64_t count, const char *soon, int64_t step)                     \
+        {                                                                                          \
+                const sf_code first = SF_CODE_##FIRST, then = SF_CODE_##THEN;                      \
+                const int64_t i = by_vectors(first, then, y, a, b, c, count, soon, step);          \
+                N(name)((at_f32 *)y + i, (const at_f32 *)a + i, (const at_f32 *)b + i,             \
+                        (const at_f32 *)c + i, count - i);                                         \
+        }
+M_BUSY(sub_exp, SUB, EXP)
+M_BUSY(div, DIV, COUNT)
+#undef M_BUSY
+static const sf_busy busy_loops[] = {
+        {sub_exp_f32, busy_sub_exp}, {div_f32, busy_div}, {NULL, NULL}};
+#define M_BUSY_LOOPS busy_loops
+#endif
 #endif
 
 /* ------------------------------------------------------------------------------------------------

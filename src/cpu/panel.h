@@ -300,9 +300,10 @@ typedef struct sf_block {
  * for its first lines. */
 typedef struct sf_shift {
         int64_t in[SF_OPERANDS_MAX];
-        /* a map's elements of the next lines are this many bytes further on; 0: do not prefetch
-         * them here */
-        int64_t ahead[SF_OPERANDS_MAX];
+        /* programs prefetch memory that is used soon, this many bytes from the elements of operand
+         * `near`; 0: nothing */
+        int64_t ahead;
+        int32_t near;
         struct {
                 int64_t y, m;
         } of[SF_PANEL_MEMBERS];

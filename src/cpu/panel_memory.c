@@ -109,7 +109,7 @@ static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t 
                 /* repeated in scratch, laid out as panels are */
                 if (at && b->m->fuse->operand[k].segment) {
                         const int64_t size = sf_dtypes[b->m->fuse->operand[k].dt].size;
-                        *side = (struct sf_fused_side){w->scratch + p->spread[k], piece->cols * size, size, 0, false};
+                        *side = (struct sf_fused_side){w->scratch + p->spread[k], piece->cols * size, size};
                         continue;
                 }
                 if (!piece->in[k].at) /* no elements: a fold of an empty sequence */
@@ -119,9 +119,21 @@ static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t 
                         side->at += at[d] * stride[p->nbatch + d];
                 side->row = across && at ? seq : line;
                 side->col = across ? stride[p->col] : seq;
-                side->ahead = at ? p->block * stride[p->seq] : 0;
         }
         return box;
+}
+
+/* What a load program prefetches. */
+static void add_soon(const sf_walker *w, const sf_panel_member *m, sf_fused_box *box)
+{
+        const sf_shift *shift = w->shift;
+        if (!shift || !shift->ahead)
+                return;
+        const struct sf_fused_side *side = &box->in[shift->near];
+        box->soon = *side;
+        box->soon.at = (const char *)((uintptr_t)side->at + (uintptr_t)shift->ahead);
+        if (side->col != sf_dtypes[m->fuse->operand[shift->near].dt].size)
+                box->soon.at = NULL;
 }
 
 sf_numbers sf_panel_numbers(const sf_panels *p, const sf_block *b)
@@ -180,6 +192,7 @@ void sf_panel_load(const sf_walker *w, const sf_block *b)
                 box.y = w->scratch + m->panel + to * m->size;
                 box.y_row = row * m->size;
                 box.y_col = m->size;
+                add_soon(w, m, &box);
                 if (!m->reads)
                         sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
                 if (sf_op_is(m->step->op, SF_TWO)) {
@@ -214,7 +227,7 @@ void sf_panel_store(const sf_walker *w, const sf_block *b)
                 return;
         }
         box.in[SF_FUSED_RESULT] = (struct sf_fused_side){
-                result, (p->col >= 0 ? cols : sf_panel_pitch(p, b->piece)) * m->size, m->size, 0, false};
+                result, (p->col >= 0 ? cols : sf_panel_pitch(p, b->piece)) * m->size, m->size};
         box.y = y;
         box.y_row = p->col >= 0 ? seq : b->of->y_line;
         box.y_col = p->col >= 0 ? dims[p->col].y : seq;
@@ -228,7 +241,7 @@ static sf_fused_box box_of_lines(const sf_walker *w, const sf_block *b, const ch
         const sf_panels *p = w->p;
         const int64_t size = b->m->size;
         sf_fused_box box = box_of(w, b, NULL, 1);
-        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size, 0, false};
+        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size};
         box.y = b->of->y;
         box.y_row = b->of->y_line;
         box.y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
@@ -259,10 +272,7 @@ void sf_panel_map(const sf_walker *w, const sf_block *b)
         const sf_panel_member *m = b->m;
         sf_fused_box box = box_of_lines(w, b, NULL);
         box.stream = w->p->stream_programs && m->through;
-        for (int32_t k = 0; w->shift && k < m->fuse->operands && sf_cpu_streams_programs(); k++) {
-                box.in[k].ahead = w->shift->ahead[k];
-                box.in[k].all = true;
-        }
+        add_soon(w, m, &box);
         if (!m->through) {
                 box.y = w->scratch + m->panel;
                 box.y_row = box.cols * m->size;
