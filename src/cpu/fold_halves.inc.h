@@ -261,8 +261,8 @@ enum { O(tile) = SF_CPU_TILE_VECTORS * K_WIDTH }; /* elements */
 /* How many vectors of a row are read before the next row's turn. Memory is fastest if neighbouring
  * requests are for different rows; but the result of each turn is stored until the tile is
  * complete. With vectors of 64 bytes, sums of rows beside plain reads: four 0.94 to 1.01, two 0.94
- * to 1.00, sixteen 0.91 to 0.93. Of exponentials, eight are computed at once. */
-#ifdef K_SMALL
+ * to 1.00, sixteen 0.91 to 0.93. Of exponentials in f64, eight are computed at once. */
+#if defined(K_SMALL) && K_LANE_BITS == 64
 enum { O(turn_levels) = 3 };
 #else
 enum { O(turn_levels) = 2 };

@@ -96,9 +96,11 @@ SF_INLINE void exps_f64(v_f64 *x, const int count)
         exps_at_once(x + i, count % EXPS);
 }
 #else
-/* The compiler vectorises the inner loop. */
-static V_APART void exps_f32(v_f32 *x, int count)
+/* The compiler vectorises the inner loop. These chains are short enough to overlap, and a call
+ * would cost a sixth. */
+SF_INLINE void exps_f32(v_f32 *x, const int count)
 {
+        V_UNROLL
         for (int i = 0; i < count; i++) {
                 float lane[V_LANES4];
                 memcpy(lane, &x[i], sizeof lane);
