@@ -194,12 +194,14 @@ SF_INLINE void O(fold_short_as)(const sf_rows *j, const bool both)
                         const int closed = sf_order_closed(vectors);
                         O(fold_across)(j, both, x + i * K_SIZE, m ? m + i : NULL, centre, many,
                                        j->n - i, &none, ahead, total);
+                        V_UNROLL
                         for (int t = 0; t < totals; t++) {
                                 for (int k = 0; k < closed; k++)
                                         total[t] = O(combine)(inside[k][t], total[t]);
                                 inside[closed][t] = total[t];
                         }
                 }
+                V_UNROLL
                 for (int t = 0; t < totals; t++) {
                         for (uint64_t bits = vectors & (vectors - 1); bits; bits &= bits - 1)
                                 total[t] = O(combine)(inside[__builtin_ctzll(bits)][t], total[t]);
