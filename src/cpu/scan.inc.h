@@ -427,7 +427,7 @@ static V_APART void O(scan_peeled)(const sf_rows *job)
                         const char *last = body.y + r * job->y_row - step * K_OUT;
                         O(val) all;
                         if (head.n)
-                                all = O(lift)(N(results)(last, inner), &none);
+                                all = O(raise)(N(results)(last, inner), &none);
                         else
                                 all = O(left_all)(&head, head.counters + r * SF_ORDER_LEVELS * K_ENTRY, O(place_of)(&head, K_WIDTH, 0).tile, r, &none);
                         O(put)(values[r], all);
@@ -437,7 +437,7 @@ static V_APART void O(scan_peeled)(const sf_rows *job)
                 for (int r = 0; job->resume && after && r < head.rows; r++) {
                         const char *last = body.y + r * job->y_row + (body.n - 1) * step * K_OUT;
                         O(put)(head.counters + (r * SF_ORDER_LEVELS + sf_order_log2(after)) * K_ENTRY,
-                               O(lift)(N(results)(last, inner), &none));
+                               O(raise)(N(results)(last, inner), &none));
                 }
         }
 }
