@@ -101,11 +101,12 @@ void sf_fused_constants_fill(const sf_cpu_map *map, const sf_fused_code *code, c
 void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *code, char *constants, const sf_fused_box *box);
 
 /*
- * Are large results of programs better written around the cache? A program computes a block, and then all of it is stored. Intel's cores
- * before Ice Lake have few buffers for stores around the cache, and so they wait for those; ordinary
- * stores, though they first read what they replace, take less time there. f32 rows of 4096, 2
- * threads, shares of a copy, around the cache and not: Cascade Lake softmax 0.34, 0.47, normalize
- * 0.54, 0.69, layer_norm 0.33, 0.45; Sapphire Rapids softmax 0.73, 0.57, normalize 1.05, 0.76.
+ * Are large results of programs better written around the cache? A program computes a block, and
+ * then all of it is stored. Intel's cores before Ice Lake have few buffers for stores around the
+ * cache, and so they wait for those; ordinary stores, though they first read what they replace, take
+ * less time there. f32 rows of 4096, 2 threads, shares of a copy, around the cache and not: Cascade
+ * Lake softmax 0.34, 0.47, normalize 0.54, 0.69, layer_norm 0.33, 0.45; Sapphire Rapids softmax
+ * 0.73, 0.57, normalize 1.05, 0.76. (Before chain.c prefetched anything.)
  */
 bool sf_cpu_streams_programs(void);
 

@@ -10,6 +10,7 @@
 /* If some memory is contiguous across the rows, this many rows are taken at once: a full cache line
  * of 4-byte elements. */
 #define CROSSED_ROWS 16
+
 /* A quarter of a page and a cache line more than the widest values need. On most CPUs a load has to
  * wait if the last 12 bits of its address equal those of a recent store. So blocks that are used
  * together must not be at nearly the same offset in a page. */
@@ -83,13 +84,9 @@ static void repeat(const sf_fused_machine *m, const sf_fused_code *c, int32_t k,
                         c->in[k](at, side->col, to + r * cols * size, size, cols);
                         continue;
                 }
-                /* Its bits as an integer's, read as wide as they were written: a wider load would
-                 * wait until the cache has all earlier stores. */
-                uint32_t narrow;
-                sf_value one;
-                c->in[k](at, 0, size == 4 ? (char *)&narrow : (char *)&one.u64, size, 1);
-                if (size == 4)
-                        one.u64 = narrow;
+                /* its bits as an integer's: every instruction set here is little-endian */
+                sf_value one = {.u64 = 0};
+                c->in[k](at, 0, (char *)&one, size, 1);
                 m->map->fill(to + r * cols * size, size == 4 ? SF_CLASS_U32 : SF_CLASS_U64, one, cols);
         }
         for (int64_t have = 1; !side->row && have < rows; have *= 2)
