@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-/* Sums of differences and of their squares are folded by kernels for short rows, in rows of fewer
- * than 2^this vectors. */
-#define BOTH_LEVELS 6
-_Static_assert(BOTH_LEVELS <= SF_CPU_BOTH_LEVELS, "the kernels' own limit");
-
 /* The bits of which at least one is set in an element that is not zero: for reals all but the sign.
  * For all elements in 8 bytes. */
 static uint64_t asked_of(sf_dt dt)
@@ -216,7 +211,7 @@ static bool lift_alike(const sf_panels *p, const sf_panel_member *m, const sf_pa
                !m->lift.skips && !other->lift.skips && m->load.copied == other->load.copied &&
                m->centre == other->centre && m->centre >= 0 && !s->m && !t->m &&
                !s->has_initial && !t->has_initial && !s->lefts && !t->lefts &&
-               p->n < (int64_t)m->kernels->width << BOTH_LEVELS;
+               p->n < (int64_t)m->kernels->width << SF_CPU_BOTH_LEVELS;
 }
 
 /* Sums of x - w and of its squares, with one w for each line, are folded together: of lines that

@@ -35,7 +35,7 @@
 #define SF_CPU_FOLD_GROUP 8
 
 /* Rows of fewer than 2^this vectors may have two sums folded together (sf_rows.sums). */
-#define SF_CPU_BOTH_LEVELS 7
+#define SF_CPU_BOTH_LEVELS 6
 
 /* The tile of every row kernel, in vectors, divides this. So a kernel can resume after this many
  * vectors times a power of two. It is the largest fold tile: 16 vectors of 16 lanes. */
