@@ -972,6 +972,9 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  *   SF_ANY       whether any element is not 0; NaN counts as not 0. Of nothing: false
  *   SF_ALL       whether all elements are not 0. Of nothing: true
  *   SF_COUNT_NONZERO  how many are not 0, as an i64
+ *   SF_NANMAX    the largest, the smallest of those that are not NaN, which are skipped whatever
+ *   SF_NANMIN    skip_nan says. Of reals, NaN if all are NaN or masked out; of integers as SF_MAX
+ *                and SF_MIN. Of nothing: refused
  *
  * Those that go back to the elements have x's shape. Along the axes (NULL: the last), of every
  * line, with n and sums of those elements that count; all in the accumulator's type, to which x,
@@ -992,8 +995,9 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  * or bias is of the lengths along the axes, in order, or of x's rank and broadcasts to it.
  *
  * The result has x's dtype, which must be real, or the one in the options; SF_SUMSQ's is that of a
- * sum, SF_ANY's and SF_ALL's bool, SF_COUNT_NONZERO's i64. A correction above the number of
- * elements is refused; where a mask decides the number, the result is NaN or infinite.
+ * sum, SF_NANMAX's and SF_NANMIN's that of a max, SF_ANY's and SF_ALL's bool, SF_COUNT_NONZERO's
+ * i64. A correction above the number of elements is refused; where a mask decides the number, the
+ * result is NaN or infinite.
  *
  * Error: the first element is one of the values, so sum(d * d) is at most n + 1 times the sum of
  * squares around the mean, and of n elements SF_VAR is within (n + 1) * (log2(n) + 4) * 2^-53 of
@@ -1004,7 +1008,7 @@ typedef enum sf_derived {
         SF_MEAN = 0, SF_VAR = 1, SF_STD = 2, SF_VAR_MEAN = 3, SF_CUMMEAN = 4, SF_CUMVAR = 5,
         SF_SUMSQ = 6, SF_NORM = 7, SF_ANY = 8, SF_ALL = 9, SF_COUNT_NONZERO = 10,
         SF_SOFTMAX = 11, SF_LOG_SOFTMAX = 12, SF_LAYER_NORM = 13, SF_RMS_NORM = 14,
-        SF_NORMALIZE = 15, SF_STANDARDIZE = 16,
+        SF_NORMALIZE = 15, SF_STANDARDIZE = 16, SF_NANMAX = 17, SF_NANMIN = 18,
         SF_DERIVED_MAX = 0x7fffffff
 } sf_derived;
 

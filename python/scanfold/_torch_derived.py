@@ -40,7 +40,7 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
     parameter = float(1 if parameter is None else parameter)  # torch's default correction is 1
     if name in ("nanmax", "nanmin"):
         y = _fold_op(x, name[3:], axes, keepdim, mask=mask)
-        if mask is not None:
+        if mask is not None and x.dtype.is_floating_point:
             there = _fold_op(mask.expand(x.shape), "max", axes, keepdim)
             y = torch.where(there, y, torch.full((), math.nan, dtype=y.dtype, device=y.device))
     elif name in ("var_mean", "std_mean"):

@@ -287,6 +287,20 @@ static int32_t make_all(sf_ir *ir, const sf_derivation *d)
 }
 
 /* ------------------------------------------------------------------------------------------------------------
+ * Extremes
+ * ---------------------------------------------------------------------------------------------------------- */
+static int32_t make_nan_extreme(sf_ir *ir, const sf_derivation *d)
+{
+        const int32_t most = reduce(ir, d, d->what == SF_NANMAX ? SF_MAX : SF_MIN, d->x, d->mask, d->acc, d->dt);
+        if (!sf_ir_is_real(ir, d->x)) /* none of them is NaN, and an integer result could not say so */
+                return most;
+        sf_derivation counts = *d; /* the mask has those that are not NaN */
+        counts.x = d->mask;
+        counts.mask = 0;
+        return sf_ir_map(ir, SF_CODE_WHERE, d->dt, make_any(ir, &counts), most, sf_ir_number(ir, d->dt, NAN));
+}
+
+/* ------------------------------------------------------------------------------------------------------------
  * Results with x's shape
  * ---------------------------------------------------------------------------------------------------------- */
 
@@ -363,13 +377,13 @@ static int32_t make_standardize(sf_ir *ir, const sf_derivation *d)
 /* ------------------------------------------------------------------------------------------------------------
  * The table
  * ---------------------------------------------------------------------------------------------------------- */
-typedef enum form { REAL, WIDE, SUM, FIXED } form;
+typedef enum form { REAL, WIDE, SUM, EXTREME, FIXED } form;
 
 static const struct {
         const char *name;
         bool scans;
         /* REAL: the real dtype of x, or one that the caller gives; WIDE: the same, but summed in
-         * f64; SUM: as for a sum; FIXED: `fixed` */
+         * f64; SUM, EXTREME: as for a sum, for max; FIXED: `fixed` */
         form result;
         sf_dt fixed;
         int32_t (*make)(sf_ir *ir, const sf_derivation *d);
@@ -387,6 +401,8 @@ static const struct {
         [SF_ANY] = {"any", false, FIXED, SF_DT_BOOL, make_any, false, 0},
         [SF_ALL] = {"all", false, FIXED, SF_DT_BOOL, make_all, false, 0},
         [SF_COUNT_NONZERO] = {"count_nonzero", false, FIXED, SF_DT_I64, make_count_nonzero, false, 0},
+        [SF_NANMAX] = {"nanmax", false, EXTREME, SF_DT_COUNT, make_nan_extreme, false, SF_SKIPS_NAN},
+        [SF_NANMIN] = {"nanmin", false, EXTREME, SF_DT_COUNT, make_nan_extreme, false, SF_SKIPS_NAN},
         [SF_SOFTMAX] = {"softmax", false, REAL, SF_DT_COUNT, make_softmax, true, 0},
         [SF_LOG_SOFTMAX] = {"log_softmax", false, REAL, SF_DT_COUNT, make_softmax, true, 0},
         [SF_LAYER_NORM] = {"layer_norm", false, REAL, SF_DT_COUNT, make_layer_norm, true, SF_TAKES_WEIGHT | SF_TAKES_BIAS | SF_TAKES_EPS},
@@ -429,12 +445,14 @@ sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf
                                        sf_dtypes[d->dt].name);
                 return SF_OK;
         }
-        d->dt = asked != SF_DT_COUNT ? asked : result == SUM ? sf_usual_result(SF_SUM, x) : x;
-        if (result != SUM && sf_dtypes[d->dt].kind != SF_KIND_REAL)
+        const bool real = result == REAL || result == WIDE;
+        const sf_op op = result == EXTREME ? SF_MAX : SF_SUM;
+        d->dt = asked != SF_DT_COUNT ? asked : real ? x : sf_usual_result(op, x);
+        if (real && sf_dtypes[d->dt].kind != SF_KIND_REAL)
                 return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s is of no real dtype; say what it should be, such as %s(x, dtype=f32)", name,
                                sf_dtypes[x].name, name);
         if (result != WIDE) {
-                SF_TRY(sf_step_dtypes(ctx, &step, SF_SUM, x, d->dt, accumulator));
+                SF_TRY(sf_step_dtypes(ctx, &step, op, x, d->dt, accumulator));
                 d->acc = step.acc;
                 return SF_OK;
         }
@@ -462,6 +480,8 @@ sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "order is NaN; it must be a number, or infinite");
         if (d->what == SF_NORM && isinf(d->order) && !n)
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "norm of order %g of no elements has no value; fold axes that are not empty", d->order);
+        if (rows[d->what].result == EXTREME && !n && !d->offsets)
+                return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; fold axes that are not empty", rows[d->what].name);
         *node = rows[d->what].make(ir, d);
         return SF_OK;
 }

@@ -29,7 +29,9 @@ const char *sf_derived_name(sf_derived what);
 bool sf_derived_scans(sf_derived what);
 /* Does it combine the fold's result with the elements, so that the result has x's shape? */
 bool sf_derived_applies(sf_derived what);
-enum { SF_TAKES_WEIGHT = 1, SF_TAKES_BIAS = 2, SF_TAKES_EPS = 4 };
+/* Options besides those that all of them take; SF_SKIPS_NAN: skip_nan is set, whatever the caller
+ * said. */
+enum { SF_TAKES_WEIGHT = 1, SF_TAKES_BIAS = 2, SF_TAKES_EPS = 4, SF_SKIPS_NAN = 8 };
 bool sf_derived_takes(sf_derived what, int option);
 
 /* Sets the dtype of the result, which is `asked`, or the default if that is SF_DT_COUNT; and the

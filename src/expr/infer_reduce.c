@@ -9,7 +9,7 @@
 
 /* The mask of elements that count, or 0 if all do: the caller's mask, those that are not NaN, or
  * both. */
-static sf_status infer_mask(sf_inference *in, const sf_node *n, int32_t x, int32_t *mask)
+static sf_status infer_mask(sf_inference *in, const sf_node *n, bool skip_nan, int32_t x, int32_t *mask)
 {
         sf_ir *ir = in->ir;
         const sf_ir_node *node = sf_ir_at(ir, x);
@@ -26,7 +26,7 @@ static sf_status infer_mask(sf_inference *in, const sf_node *n, int32_t x, int32
                         return FAIL("the mask %s has shape %s, which does not broadcast to %s, of shape %s", sf_infer_show(ir, *mask).text,
                                     sf_infer_shape(ir, *mask, a), sf_infer_show(ir, x).text, sf_infer_shape(ir, x, b));
         }
-        if (!n->skip_nan || !sf_ir_is_real(ir, x))
+        if (!skip_nan || !sf_ir_is_real(ir, x))
                 return SF_OK;
         int32_t numbers = sf_ir_map(ir, SF_CODE_EQ, node->dt, x, x, 0);
         *mask = *mask ? sf_ir_map(ir, SF_CODE_MUL, SF_DT_BOOL, numbers, sf_ir_cast(ir, *mask, SF_DT_BOOL), 0) : numbers;
@@ -111,7 +111,7 @@ sf_status sf_infer_derived(sf_inference *in, const sf_node *n, int32_t x, sf_mea
 {
         sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
         SF_TRY(sf_derived_dtypes(in->ir->ctx, &d, sf_ir_at(in->ir, x)->dt, sf_dt_find(n->dtype), n->accumulator));
-        SF_TRY(infer_mask(in, n, x, &d.mask));
+        SF_TRY(infer_mask(in, n, n->skip_nan || sf_derived_takes(n->derived, SF_SKIPS_NAN), x, &d.mask));
         SF_TRY(sf_infer_axes(in, n, x, &d.axes));
         SF_TRY(infer_offsets(in, n, x, d.axes, &d.offsets, &d.segments));
         SF_TRY(infer_beside(in, "weight", n->weight, x, d.axes, &d.weight));
@@ -141,7 +141,7 @@ sf_status sf_infer_reduce(sf_inference *in, const sf_node *n, int32_t x, sf_mean
         model.value.u64 = 0;
         if (step.has_initial)
                 memcpy(&model.value, &step.initial, step.acc == SF_DT_F32 ? 4 : 8);
-        SF_TRY(infer_mask(in, n, x, &mask));
+        SF_TRY(infer_mask(in, n, n->skip_nan, x, &mask));
         SF_TRY(sf_infer_axes(in, n, x, &model.axes));
         SF_TRY(infer_offsets(in, n, x, model.axes, &model.index, &model.start));
         int64_t length = sf_ir_length(node, model.axes);

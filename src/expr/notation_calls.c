@@ -271,20 +271,6 @@ static bool read_number(given *g, role r, sf_scalar *value)
  * Making nodes
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* nanmax and nanmin: NaN where all elements are NaN, as in NumPy. */
-static int32_t or_nan(sf_graph *graph, int32_t x, int32_t fold, const sf_expr_options *o)
-{
-        sf_expr_options any = SF_EXPR_OPTIONS_INIT;
-        any.axes = o->axes;
-        any.naxes = o->naxes;
-        any.keepdim = o->keepdim;
-        any.reverse = o->reverse; /* so that both folds can share a read */
-        any.mask = o->mask;
-        any.offsets = o->offsets;
-        int32_t there = sf_expr_derived(graph, sf_expr_apply(graph, SF_EQ, x, x, 0), SF_ANY, &any);
-        return sf_expr_apply(graph, SF_WHERE, there, fold, sf_expr_constant(graph, sf_real(NAN)));
-}
-
 /* var_mean and std_mean: a tuple of two. */
 static int32_t variance_and_mean(given *g, int32_t x, const sf_expr_options *o)
 {
@@ -309,7 +295,7 @@ static bool read_beside(given *g, int32_t *weight, int32_t *bias)
 static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
 {
         sf_expr_options o = SF_EXPR_OPTIONS_INIT;
-        int32_t axes[SF_TUPLE_MAX], count, node;
+        int32_t axes[SF_TUPLE_MAX], count;
         sf_scalar correction = sf_int(1); /* the default of torch */
         o.op = g->row->shape == DERIVED || g->row->shape == VARIANCE_AND_MEAN ? SF_SUM : (sf_op)g->row->what;
         *good = read_axes(g, &count, axes) && read_flag(g, KEEPDIM, &o.keepdim) && read_flag(g, REVERSE, &o.reverse) && read_flag(g, EXCLUSIVE, &o.exclusive) &&
@@ -320,8 +306,9 @@ static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
                 return -1;
         o.naxes = count;
         o.axes = count < 0 ? NULL : axes;
-        const bool skips = g->row->takes & SKIPS;
-        o.skip_nan |= skips;
+        /* with an initial value there is a result even if all elements are NaN */
+        const bool extreme = g->row->takes & SKIPS && (o.op == SF_MAX || o.op == SF_MIN) && !o.initial.kind;
+        o.skip_nan |= (g->row->takes & SKIPS) != 0;
         o.correction = correction.kind == SF_SCALAR_REAL  ? correction.value.f
                        : correction.kind == SF_SCALAR_INT ? (double)correction.value.i
                                                           : (double)correction.value.u;
@@ -330,10 +317,10 @@ static int32_t reduce(given *g, int32_t x, int32_t y, bool *good)
         case RECURRENCE: return sf_expr_recurrence(g->p->graph, x, y, &o);
         case DERIVED: return sf_expr_derived(g->p->graph, x, (sf_derived)g->row->what, &o);
         case VARIANCE_AND_MEAN: return variance_and_mean(g, x, &o);
-        default: node = sf_expr_fold(g->p->graph, x, &o); break;
+        default:
+                return extreme ? sf_expr_derived(g->p->graph, x, o.op == SF_MAX ? SF_NANMAX : SF_NANMIN, &o)
+                               : sf_expr_fold(g->p->graph, x, &o);
         }
-        const bool extreme = skips && (o.op == SF_MAX || o.op == SF_MIN) && !o.initial.kind;
-        return extreme ? or_nan(g->p->graph, x, node, &o) : node;
 }
 
 static int32_t view(given *g, int32_t x, bool *good)

@@ -100,6 +100,24 @@ def test_squares_of_integers_are_widened():
 
 
 @host
+@pytest.mark.parametrize("name", ["nanmax", "nanmin"])
+@pytest.mark.parametrize("dtype", INTEGERS + ["bool"])
+def test_extremes_of_integers_skip_nothing_and_stay_integers(name, dtype):
+    x = np.array([[0, 1, 1], [1, 0, 0]], dtype)
+    if x.dtype.itemsize == 8:
+        x += 2**53  # float64 has not all of these
+    mine, right = getattr(scanfold, name)(x, 1), getattr(np, name)(x, 1)
+    assert mine.dtype == right.dtype and (mine == right).all()
+    mask = np.array([[False, True, True], [True, True, False]])
+    assert (getattr(scanfold, name)(x, 1, mask=mask) == getattr(scanfold, name[3:])(x, 1, mask=mask)).all()
+    torch = pytest.importorskip("torch")
+    t = torch.from_numpy(x) if dtype in ("bool", "i1", "i2", "i4", "i8", "u1", "int8", "int16", "int32", "int64", "uint8") else None
+    if t is not None:
+        y = getattr(scanfold, name)(t, 1, mask=torch.from_numpy(mask))
+        assert y.dtype == t.dtype and (y.numpy() == getattr(scanfold, name[3:])(x, 1, mask=mask)).all()
+
+
+@host
 @pytest.mark.parametrize("name", ["mean", "var", "std", "nanmean", "nanvar", "nanmax"])
 def test_of_nothing(name):
     empty = np.zeros((3, 0), "f4")
