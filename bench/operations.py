@@ -91,18 +91,24 @@ def square_work(device):
     return [(name, dim, ours, theirs, bars[1 - dim]) for name, ours, theirs, bars in rows for dim in (1, 0)]
 
 
-def applied_work(shape, dim):
-    """(name, ours, torch's): folds whose results go back to their elements, in one pass where the device can."""
-    f, n = torch.nn.functional, (shape[dim],)
+def applied_work(dim):
+    """(name, weights, ours, torch's): folds whose results go back to their elements, in one pass where the device can."""
+    f = torch.nn.functional
 
     def by(text):
         return lambda x, *rest: scanfold.run(text % rest[-1], x=x, **dict(zip("wb", rest[:-1])))
 
     def along(function):  # torch's are of the last axis
-        return lambda x, *rest: function(x.movedim(dim, -1), n, *rest[:-1]).movedim(-1, dim)
+        return lambda x, *rest: function(x.movedim(dim, -1), x.shape[dim:][:1], *rest[:-1]).movedim(-1, dim)
     return [("softmax", 0, by("softmax(x, %d)"), lambda x, d: torch.softmax(x, d)), ("log_softmax", 0, by("log_softmax(x, %d)"), lambda x, d: torch.log_softmax(x, d)),
             ("layer_norm", 2, by("layer_norm(x, %d, w, b)"), along(f.layer_norm)), ("rms_norm", 1, by("rms_norm(x, %d, w)"), along(f.rms_norm)),
             ("normalize", 0, by("normalize(x, 2, %d)"), lambda x, d: f.normalize(x, 2, d))]
+
+
+def with_gradients(dim):
+    """(name, weights, ours, torch's), of functions that have gradients."""
+    ours = {"softmax": scanfold.softmax, "layer_norm": lambda x, w, b, d: scanfold.layer_norm(x, d, w, b), "rms_norm": lambda x, w, d: scanfold.rms_norm(x, d, w)}
+    return [(name + " and backward", count, ours[name], theirs) for name, count, _, theirs in applied_work(dim) if name in ours]
 
 
 def results_of(value):
@@ -154,11 +160,15 @@ def measure(name, inputs, dim, ours, theirs, bar, device, again=0, beside="torch
     return row
 
 
-def forward_and_backward(a, b, g, dim):
-    """`g`: the gradient, a tensor of its own. If it were h, one stream less would have to be read."""
-    a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
-    h = scanfold.linear_recurrence(a, b, dim)
-    return (h.detach(), *torch.autograd.grad(h, (a, b), g))
+def forward_and_backward(call, lines):
+    """call's result and the gradients of its first `lines` inputs; those of weights are computed too, but belong to no line. The last input is the
+    gradient, a tensor of its own: if it were the result, one stream less would have to be read."""
+    def both(*inputs):
+        *inputs, g, dim = inputs
+        inputs = [x.detach().requires_grad_() for x in inputs]
+        h = call(*inputs, dim)
+        return (h.detach(), *torch.autograd.grad(h, inputs, g)[:lines])
+    return both
 
 
 FAMILY = {"rows of 8191": ((4096, 8191), 1), "rows of 64": ((1 << 19, 64), 1), "columns": ((4096, 4096), 0), "8 columns": ((1 << 22, 8), 0), "one line": ((1 << 25,), 0),
@@ -234,9 +244,13 @@ def main():
     for shape, dim, bar in APPLIED[device]:
         dtype = getattr(torch, args.dtype)
         x, beside = torch.randn(shape, device=device).to(dtype), [torch.randn(shape[dim], device=device).to(dtype) for _ in range(2)]
-        for name, count, ours, theirs in applied_work(shape, dim):
+        for name, count, ours, theirs in applied_work(dim):
             if wanted(name):
                 rows.append(measure(name, [x, *beside[:count]], dim, ours, theirs, bar, device))
+        for name, count, ours, theirs in with_gradients(dim):
+            if wanted(name):  # going back reads x or the result again
+                rows.append(measure(name, [x, *beside[:count], torch.randn_like(x)], dim, forward_and_backward(ours, 1), forward_and_backward(theirs, 1),
+                                    0.88 if device == "cuda" else "-", device, again=1))
         del x
 
     for shape, dim, dtype in PRODUCTS[device]:
@@ -254,7 +268,7 @@ def main():
             b, g = (torch.randn(shape, device=device) for _ in range(2))
             dim = 1 if shape[-1] in (1536, 192) else 2
             rows.append(measure("recurrence", [a, b], dim, recurrence, lambda a, b, dim: torch.addcmul(b, a, b), bar if device == "cuda" else 0.5, device))
-            rows.append(measure("recurrence and backward", [a, b, g], dim, forward_and_backward,
+            rows.append(measure("recurrence and backward", [a, b, g], dim, forward_and_backward(recurrence, 2),
                                 lambda a, b, g, dim: torch.addcmul(b, a, g), 0.85, device,
                                 again=2))  # going back reads a and h again
             del a, b, g
