@@ -64,17 +64,17 @@ template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r
         SF_TELL(p, BYTES, MODEL_WRITE);
         memcpy(p, r.w, BYTES);
 }
-template <int BYTES> static inline void sf_load_below(int k, int n, const char *p, sf_raw<BYTES> &r)
+template <int AT = 0, int BYTES> static inline void sf_load_below(int k, int n, const char *p, sf_raw<BYTES> &r)
 {
         if (k < n)
-                sf_load(p, r);
+                sf_load(p + AT, r);
         else
                 memset(r.w, 0xa5, sizeof r.w);
 }
-template <int BYTES> static inline void sf_store_below(int k, int n, char *p, const sf_raw<BYTES> &r)
+template <int AT = 0, int BYTES> static inline void sf_store_below(int k, int n, char *p, const sf_raw<BYTES> &r)
 {
         if (k < n)
-                sf_store(p, r);
+                sf_store(p + AT, r);
 }
 
 static inline unsigned char *sf_shared() { return exec_shared(); }

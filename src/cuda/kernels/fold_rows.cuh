@@ -9,8 +9,8 @@
  *   warp's part. units: sequences times chunks.
  *   SF_STAGED: the tensor is contiguous, but its sequences are short, or are the columns of small
  *   matrices, so that they do not fit vectors. Then what a block has goes through shared memory as
- *   one piece. A unit is a sequence or a small matrix. number[1]: units of a block. number[3]:
- *   sequences of a unit. SF_STAGED > 1: these may be more than the block holds at once.
+ *   one piece. A unit is a sequence or a small matrix. number[0]: bytes from one result to the
+ *   next, or 0. number[1]: units of a block. number[3]: sequences of a unit. SF_STAGED > 1: these may be more than the block holds at once.
  */
 #if SF_STAGED
 typedef int sf_index; /* an element's index in its sequence */
@@ -34,6 +34,12 @@ enum {
         TILE = SPREAD * SF_ITEMS,
         ITEMS = sf_round_up<SF_ITEMS>::POWER,
 };
+
+/* Of a staged sequence, only the last item may lack elements. (If the sequence does not exist, its
+ * items are those of another, and nobody stores their total.) */
+#define SURE(i) (SF_STAGED && (i) + 1 < SF_ITEMS)
+/* Can a vector exist in part? If not, it is asked once for all its elements. */
+enum { IN_PART = SF_RAGGED || SF_EARLY || SF_CUTS || SF_STAGED || (SF_NSEQ > 1 && SF_SHIFT_IN) };
 
 /* Folds each of a thread's vectors. */
 template <bool WHOLE>
@@ -67,8 +73,11 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
                 sf_acc e[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
-                        sf_loaded_below<1, sf_index>(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, at + (first + i) * SPREAD - early, 1,
+                {
+                        const bool all = WHOLE || SURE(first + i);
+                        sf_loaded_below<1, sf_index>(p, v[first + i], all ? 0 : at + (first + i) * SPREAD, !all && IN_PART, all ? 1 : stop, at + (first + i) * SPREAD - early, 1,
                                                   absent, loaded[i]);
+                }
 #if SF_EARLY
                 sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, absent);
 #endif
@@ -149,8 +158,9 @@ SF_DEVICE bool sf_multiply_vectors(const sf_params &p, const sf_vector (&v)[SF_I
                         continue;
                 const sf_index first = at + i * SPREAD;
                 sf_loaded x[SF_WIDTH];
-                sf_loaded_below<1, sf_index>(p, v[i % SF_ITEMS], WHOLE ? 0 : first, !WHOLE,
-                                             WHOLE ? 1 : stop, first - early, 1, absent, x);
+                const bool all = WHOLE || SURE(i);
+                sf_loaded_below<1, sf_index>(p, v[i % SF_ITEMS], all ? 0 : first, !all && IN_PART,
+                                             all ? 1 : stop, first - early, 1, absent, x);
 #pragma unroll
                 for (int b = 1; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -188,7 +198,7 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_loaded one[1];
-                sf_loaded_below<1, sf_index>(p, v[i], at + i, 1, stop, at + i, 1, absent, one);
+                sf_loaded_below<1, sf_index>(p, v[i], SURE(i) ? 0 : at + i, 1, SURE(i) ? 1 : stop, at + i, 1, absent, one);
                 own[0][i] = one[0];
         }
         sf_fold_each<true>(own, total);
@@ -232,6 +242,17 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 }
 
 #if SF_STAGED
+/* The line of a block's sequence, of which only the result is wanted: x is in shared memory. Where
+ * results are equally far apart, as they mostly are, number[0] says how far, and nothing need be
+ * divided. `first`: the block's first sequence. */
+SF_DEVICE sf_line sf_staged_line(const sf_params &p, sf_i64 first, int own)
+{
+        if (!p.number[0])
+                return sf_line_from(p, SF_X, first + own);
+        sf_line line = {SF_X, p.y + first * p.number[0] + own * p.number[0], p.m};
+        return line;
+}
+
 /* Past the block's last sequence: p.units, which means none. */
 #define UNIT_OF(q) (base + (q) * TEAMS + team < sequences ? top * inner + base + (q) * TEAMS + team : p.units)
 #else
@@ -270,6 +291,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int base = 0; base < (SF_STAGED > 1 ? (int)sequences : 1); base += SF_ROWS * TEAMS) {
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
+#if SF_STAGED
+                        const int mine = base + q * TEAMS + team;
+                        line[q] = sf_staged_line(p, top * inner, mine < sequences ? mine : 0);
+                        at[q] = lane & (LANES - 1);
+                        stop[q] = mine < sequences ? n : 0;
+                        continue;
+#endif
                         sf_i64 unit = UNIT_OF(q);
                         sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
                         bool works = unit < p.units;
@@ -302,7 +330,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_STAGED
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
-                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
+                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = SF_X_UNIT ? SF_X_UNIT : back ? -inner : inner;
                         const int unit = sf_unit_of(p, sequence, inner);
                         const int begin = (unit * (n - 1) + back) * inner + sequence;
                         const unsigned char *first = in + begin * SF_IN_SIZE;
@@ -310,7 +338,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                          * condition before every load would be a branch. */
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
-                                const int index = at[q] + i * SPREAD, there = index < stop[q] ? index : 0;
+                                const int index = at[q] + i * SPREAD, there = SURE(i) || index < stop[q] ? index : 0;
                                 sf_shared_load(first + there * step * SF_IN_SIZE, next[q][i].x);
                         }
                 }

@@ -166,6 +166,19 @@ template <int N, class T> SF_DEVICE void sf_clear_early(T (&v)[N][SF_WIDTH], sf_
 #endif
 
 #if SF_PACKS > 1
+/* Packs from number Q on. Where their distance is a constant, it is part of the instruction: the
+ * compiler would add it to every row's address. */
+template <int Q = 0> SF_DEVICE void sf_load_pack(const char *x, int apart, int packs, sf_vector &v)
+{
+#if SF_SLOTS
+        sf_load_below<Q * SF_SLOTS * PACK * SF_IN_SIZE>(Q, packs, x, v.pack[Q]);
+#else
+        sf_load_below(Q, packs, x + Q * apart * SF_IN_SIZE, v.pack[Q]);
+#endif
+        if constexpr (Q + 1 < SF_PACKS)
+                sf_load_pack<Q + 1>(x, apart, packs, v);
+}
+
 /* The vector whose first pack is at column `index`. Each next pack is `apart` columns further. Only
  * `packs` of them exist. */
 SF_DEVICE sf_vector sf_load_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_strides &by)
@@ -173,9 +186,9 @@ SF_DEVICE sf_vector sf_load_packs(const sf_line &line, sf_i64 index, int apart, 
         sf_vector v;
         const char *x = line.x + index * SF_IN_SIZE, *m = line.m + index * by.m;
         (void)m;
+        sf_load_pack(x, apart, packs, v);
 #pragma unroll
         for (int q = 0; q < SF_PACKS; q++) {
-                sf_load_below(q, packs, x + q * apart * SF_IN_SIZE, v.pack[q]);
 #if SF_MASK && SF_M_UNIT
                 sf_load_below(q, packs, m + q * apart, v.keep[q]);
 #elif SF_MASK

@@ -76,6 +76,12 @@ SF_DEVICE sf_place sf_place_of(const sf_params &p, sf_i64 first, int slot)
         return at;
 }
 
+/* Rows of whole vectors, of x alone: each is loaded, and stored, on one condition, and addresses are
+ * counted up. Otherwise a row would take some 20 instructions, which is as long as memory takes for
+ * two or four narrow elements. */
+#define PLAIN_IN (!SF_PRODUCTS && !SF_LOAD_FUSED && !SF_MASK && !SF_RAGGED && SF_PACKS == 1 && SF_X_UNIT == 1)
+#define PLAIN_OUT (!SF_STORE_FUSED && !SF_SECOND && !SF_RAGGED && SF_PACKS == 1 && SF_Y_UNIT == 1)
+
 SF_DEVICE sf_vector sf_load_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there)
 {
 #if SF_PACKS > 1
@@ -85,15 +91,54 @@ SF_DEVICE sf_vector sf_load_row(const sf_params &p, const sf_line &line, const s
 #endif
 }
 
-#if !SF_PARTIAL
-SF_DEVICE void sf_store_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
+/* Loads a thread's rows from `row` on, of which `there` exist. Others hold garbage, or keep what
+ * they have. */
+SF_DEVICE void sf_load_rows(const sf_params &p, const sf_line &line, const sf_place &place, sf_i64 row, int there, sf_vector (&v)[SF_ITEMS])
 {
-#if SF_PACKS > 1
-        (void)p, (void)with;
-        sf_store_packs(line, at.column, at.apart, there ? at.packs : 0, v);
+        sf_line at = sf_moved(line, row, sf_along(p));
+#if PLAIN_IN
+        at.x += place.column * SF_IN_SIZE;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++, at.x += p.sx)
+                sf_load_below(i, there, at.x, v[i].x);
 #else
-        if (there)
-                sf_store_vector(p, line, at.column, p.inner, sf_across(p), v, with);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++, at = sf_moved(at, 1, sf_along(p)))
+                if (SF_PACKS > 1 || i < there)
+                        v[i] = sf_load_row(p, at, place, i < there);
+#endif
+}
+
+/* The operands of the store program for the same rows. */
+SF_DEVICE void sf_load_withs(const sf_params &p, const sf_line &line, sf_i64 column, sf_i64 row, int there, sf_results (&with)[SF_ITEMS])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                if (i < there)
+                        with[i] = sf_fresh_results(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_shorter(p, row + i), sf_across(p));
+}
+
+#if !SF_PARTIAL
+/* Stores a thread's rows, as sf_load_rows loads them. */
+SF_DEVICE void sf_store_rows(const sf_params &p, const sf_line &line, const sf_place &place, sf_i64 row, int there,
+                             const sf_answer (&v)[SF_ITEMS][SF_WIDTH], const sf_results (&with)[SF_ITEMS])
+{
+        sf_line at = sf_moved(line, row, sf_along(p));
+        (void)with;
+#if PLAIN_OUT
+        at.y += place.column * SF_OUT_SIZE;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++, at.y += p.sy)
+                sf_store_below(i, there, at.y, sf_pack(p, v[i], with[i]));
+#else
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++, at = sf_moved(at, 1, sf_along(p)))
+#if SF_PACKS > 1
+                sf_store_packs(at.y + place.column * SF_OUT_SIZE, place.apart, i < there ? place.packs : 0, v[i]);
+#else
+                if (i < there)
+                        sf_store_vector(p, at, place.column, p.inner, sf_across(p), v[i], with[i]);
+#endif
 #endif
 }
 #endif
@@ -142,12 +187,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_results next_with[SF_ITEMS];
         int coming = sf_there(p, works, row);
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                sf_line at = sf_moved(line, row + i, sf_along(p));
-                next[i] = sf_load_row(p, at, place, i < coming);
-                if (i < coming)
-                        next_with[i] = sf_fresh_results(at, column, p.inner, sf_shorter(p, row + i), sf_across(p));
-        }
+        for (int i = 0; i < SF_ITEMS; i++)
+                next[i] = sf_no_vector();
+        sf_load_rows(p, line, place, row, coming, next);
+        sf_load_withs(p, line, column, row, coming, next_with);
 #endif
 #if SF_CHUNKED && !SF_PARTIAL
         if (works)
@@ -190,20 +233,16 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_keep_results(next[i], with[i]);
                 }
                 coming = sf_there(p, works, row + ON * ROWS);
-                if (!SF_SINGLE && done + 1 < tiles)
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                if (SF_PACKS > 1 || i < coming) {
-                                        sf_line at = sf_moved(line, row + ON * ROWS + i, sf_along(p));
-                                        next[i] = sf_load_row(p, at, place, i < coming);
-                                        const sf_i64 shorter = sf_shorter(p, row + ON * ROWS + i);
-                                        next_with[i] = sf_fresh_results(at, column, p.inner, shorter, sf_across(p));
-                                }
+                if (!SF_SINGLE && done + 1 < tiles) {
+                        sf_load_rows(p, line, place, row + ON * ROWS, coming, next);
+                        sf_load_withs(p, line, column, row + ON * ROWS, coming, next_with);
+                }
                 const auto again = [=, &p](auto &rows) {
                         sf_vector raw[SF_ITEMS];
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++)
-                                raw[i] = sf_load_row(p, sf_moved(line, row + i, sf_along(p)), place, i < there);
+                                raw[i] = sf_no_vector();
+                        sf_load_rows(p, line, place, row, there, raw);
                         sf_elements<1>(p, raw, row, 1, 0, rows);
                 };
 #endif
@@ -251,23 +290,21 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
                 sf_answer result[SF_ITEMS][SF_WIDTH];
                 sf_finish_rows(p, v, before, whole, parked, result);
+#if SF_STAGED
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        if (SF_PACKS > 1 || (SF_STAGED ? works : i < there)) {
-#if SF_STAGED
+                        if (works) {
                                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
                                 r.w[0] = 0;
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(result[i][j]));
                                 sf_shared_store(own + i * pitch * SF_IN_SIZE, r);
-#else
-                                sf_store_row(p, sf_moved(line, row + i, sf_along(p)), place, i < there, result[i], with[i]);
-#endif
                         }
-#if SF_STAGED
                 sf_sync_block();
                 sf_store_piece<SF_OUT_SIZE>(line.y + t * ROWS * pitch * SF_OUT_SIZE, sf_length(p, t, pitch), buffer);
+#else
+                sf_store_rows(p, line, place, row, there, result, with);
 #endif
 #endif
         }
