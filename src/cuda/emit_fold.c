@@ -69,7 +69,9 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, n = at_least(reached(l, s->n), 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
         const bool bytes = l->in == 1 && sf_op_free(s->op, s->acc) && s->op != SF_PROD && !s->fuse && !s->m; /* fold_packed.cuh */
-        if (l->shift_in || (l->early && !bytes)) /* loads twice as much, or does more for each vector */
+        const bool beside = cuts && !s->m; /* SF_BESIDE in fold_rows.cuh */
+        /* loads twice as much, or does more for each vector */
+        if ((l->shift_in && !beside) || (l->early && !bytes))
                 held = at_least(held / 2, 1);
         else if (bytes && width == 16 && vectors <= 32 * 8 && !chip->small_tiles)
                 held = 8;

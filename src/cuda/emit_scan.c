@@ -405,9 +405,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
          * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
         const int64_t out = size_of(s->out), vector = width * l.in;
-        const int64_t more = l.shift_in && l.in < 4 ? (vector + 6) / 4 * 4 - vector : 0; /* SF_STAGED_MORE */
         const int64_t run = l.shift_out && out >= 4 ? width * out : 0; /* SF_RUNS */
-        int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0) + more, stages, stage, shared;
+        int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared;
         int64_t tiles, depth;
         const bool cuts = s->left && s->values;
         const int64_t rising = cuts ? sf_rising(s->before, s->n) : 0;
@@ -415,7 +414,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* As many stages as shared memory has room for; smaller tiles if that would be fewer than
          * four. */
         for (;; workers /= 2) {
-                stage = workers * items * slot;
+                stage = workers * items * slot + (l.shift_in ? workers / 32 * vector : 0);
                 tiles = ceil_div(cuts ? largest : s->n, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
                 shared = chip->shared_per_block - workers * run;

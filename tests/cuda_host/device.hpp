@@ -279,5 +279,15 @@ template <int BYTES> static inline void sf_copy_async(unsigned char *shared, con
         sf_check_aligned(shared, BYTES);
         exec_copy_async(shared, p, BYTES);
 }
+template <int BYTES> static inline void sf_copy_chunk(unsigned char *shared, const char *p, const char *begin, const char *end)
+{
+        sf_raw<BYTES> r;
+        if (p >= begin && p + BYTES <= end) {
+                sf_copy_async<BYTES>(shared, p);
+                return;
+        }
+        sf_load_chunk(p, begin, end, r);
+        sf_shared_store(shared, r);
+}
 static inline void sf_copy_commit() { exec_copy_commit(); }
 template <int PENDING> static inline void sf_copy_wait() { exec_copy_wait(PENDING); }

@@ -576,6 +576,8 @@ template <int BYTES> SF_DEVICE void sf_copy_async(unsigned char *shared, const c
         sf_load(p, r);
         sf_shared_store(shared, r);
 }
+/* The same for a chunk that may extend beyond its tensor. */
+template <int BYTES> SF_DEVICE void sf_copy_chunk(unsigned char *shared, const char *p, const char *, const char *) { sf_copy_async<BYTES>(shared, p); }
 SF_DEVICE void sf_copy_commit()
 {
 #if __CUDA_ARCH__ >= 800

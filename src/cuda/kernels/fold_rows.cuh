@@ -41,6 +41,35 @@ enum {
 /* Can a vector exist in part? If not, it is asked once for all its elements. */
 enum { IN_PART = SF_RAGGED || SF_EARLY || SF_CUTS || SF_STAGED || (SF_NSEQ > 1 && SF_SHIFT_IN) };
 
+/* Vectors of blocks at any address take their second chunks from the lanes beside. */
+#define SF_BESIDE (SF_SHIFT_IN && SF_CUTS && !SF_MASK && SF_NSEQ == 1)
+
+/* Loads a thread's vectors, of which the first is at `at`. */
+template <bool WHOLE>
+SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index at, sf_index stop,
+                             sf_vector (&v)[SF_ITEMS])
+{
+#if SF_BESIDE
+        const sf_chunk own = sf_chunk_of(line, at);
+        const bool end = (sf_thread() & 31) == END_LANE;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                const sf_index index = at + i * SPREAD;
+                const char *chunk = own.at + TOWARD * i * SPREAD * SF_IN_SIZE;
+                v[i] = sf_no_vector();
+                v[i].x_past = own.past;
+                if (WHOLE || sf_needs_first(index, stop, own.past))
+                        sf_load_chunk(chunk, p.x_begin, p.x_end, v[i].x);
+                if (i == sf_end_item(SF_ITEMS) && end && sf_needs_second(index, stop, own.past))
+                        sf_load_chunk(chunk + CHUNK, p.x_begin, p.x_end, v[i].x_next);
+        }
+#else
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                v[i] = sf_fetch<WHOLE>(p, line, at + i * SPREAD, stop);
+#endif
+}
+
 /* Folds each of a thread's vectors. */
 template <bool WHOLE>
 SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_loaded absent, sf_acc (&a)[SF_ITEMS])
@@ -103,6 +132,9 @@ SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index
 {
         sf_acc a[SF_ITEMS];
         sf_loaded loaded[SF_ITEMS][SF_WIDTH];
+#if SF_BESIDE
+        sf_meet_chunks(v, lane);
+#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_loaded_below<1, sf_index>(p, v[i], 0, 0, 1, at + i * SPREAD - early, 1, absent, loaded[i]);
@@ -115,13 +147,9 @@ SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index
         else
                 sf_holds::fold_any(loaded, a);
         if (rest >= TILE)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        v[i] = sf_fetch<true>(p, line, at + TILE + i * SPREAD, stop);
+                sf_fetch_tile<true>(p, line, at + TILE, stop, v);
         else if (rest > 0)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        v[i] = sf_fetch<false>(p, line, at + TILE + i * SPREAD, stop);
+                sf_fetch_tile<false>(p, line, at + TILE, stop, v);
         return small ? sf_fold_lanes_of<LANES, true>(a, lane) : sf_fold_lanes<LANES>(a, lane);
 }
 #endif
@@ -322,9 +350,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 stop[q] = (sf_index)start;
                         at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
 #if !SF_STAGED
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                next[q][i] = sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
+                        sf_fetch_tile<false>(p, line[q], at[q], stop[q], next[q]);
 #endif
                 }
 #if SF_STAGED
@@ -362,21 +388,24 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         const sf_i64 rest = stop[q] - begin - (t + 1) * TILE;
                                         if (rest >= 0)
                                                 sum = sf_fold_whole(p, line[q], at[q], stop[q], early[q], lane, absent, rest, next[q]);
-                                        else
+                                        else {
+#if SF_BESIDE
+                                                sf_meet_chunks(next[q], lane);
+#endif
                                                 sum = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+                                        }
 #else
                                         sf_vector now[SF_ITEMS];
 #pragma unroll
                                         for (int i = 0; i < SF_ITEMS; i++)
                                                 now[i] = next[q][i];
                                         if (t + 2 < tiles)
-#pragma unroll
-                                                for (int i = 0; i < SF_ITEMS; i++)
-                                                        next[q][i] = sf_fetch<true>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                                sf_fetch_tile<true>(p, line[q], at[q] + TILE, stop[q], next[q]);
                                         else if (t + 1 < tiles)
-#pragma unroll
-                                                for (int i = 0; i < SF_ITEMS; i++)
-                                                        next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                                sf_fetch_tile<false>(p, line[q], at[q] + TILE, stop[q], next[q]);
+#if SF_BESIDE
+                                        sf_meet_chunks(now, lane);
+#endif
                                         if (ANY_ORDER && t + 1 < tiles)
                                                 own_total = sf_fold_own<true>(p, now, at[q], stop[q], early[q], own_total, absent);
                                         else if (ANY_ORDER)

@@ -256,6 +256,80 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 
 #endif
 
+#if SF_SHIFT_IN && SF_WIDTH * SF_IN_SIZE >= 4
+/*
+ * Vectors at any address, of which neighbouring lanes have neighbouring ones: the second chunk of
+ * each is the first one of the lane beside. So each lane reads one chunk for each vector. Only the
+ * lane at the end of a warp's vectors reads two for its last one; that is lane END_LANE, item
+ * number sf_end_item(items).
+ */
+enum {
+        CHUNK = SF_WIDTH * SF_IN_SIZE,
+        TOWARD = SF_X_UNIT < 0 ? -1 : 1, /* where memory continues: the lane above or below */
+        END_LANE = TOWARD > 0 ? 31 : 0,
+};
+SF_DEVICE constexpr int sf_end_item(int items) { return TOWARD > 0 ? items - 1 : 0; }
+
+/* Where the first chunk of the vector at `index` begins, and how many bytes before the vector. */
+struct sf_chunk {
+        const char *at;
+        int past;
+};
+SF_DEVICE sf_chunk sf_chunk_of(const sf_line &line, sf_i64 index)
+{
+        const char *first = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0);
+        const int past = (int)((sf_u64)first & (CHUNK - SF_IN_SIZE));
+        return sf_chunk{first - past, past};
+}
+
+/* Has that chunk any element before `stop`, which a lane may need? And the one after it? */
+SF_DEVICE bool sf_needs_first(sf_i64 index, sf_i64 stop, int past)
+{
+        return index - TOWARD * (past / SF_IN_SIZE) < stop;
+}
+SF_DEVICE bool sf_needs_second(sf_i64 index, sf_i64 stop, int past)
+{
+        return past && index + (TOWARD > 0 ? SF_WIDTH - past / SF_IN_SIZE : 0) < stop;
+}
+
+/* Makes vectors of chunks: each takes what it lacks from the lane beside. They begin in word PAST. */
+template <int PAST, int N> SF_DEVICE void sf_meet_at(sf_vector (&v)[N], int past, int lane)
+{
+        const bool begin = lane == 31 - END_LANE, end = lane == END_LANE;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+                const int i = TOWARD > 0 ? k : N - 1 - k, after = k + 1 < N ? i + TOWARD : i;
+                sf_raw<CHUNK> next;
+                sf_clear(next);
+#pragma unroll
+                for (int w = 0; w < PAST + (SF_IN_SIZE < 4); w++) {
+                        next.w[w] = ::sf_shuffle(begin ? v[after].x.w[w] : v[i].x.w[w], (lane + TOWARD) & 31);
+                        if (k + 1 == N && end)
+                                next.w[w] = v[i].x_next.w[w];
+                }
+                v[i].x = sf_cut_at<PAST, SF_IN_SIZE>(v[i].x, next, past);
+        }
+}
+
+/* The same, wherever they begin. All lanes of the warp are here together. */
+template <int N> SF_DEVICE void sf_meet_chunks(sf_vector (&v)[N], int lane)
+{
+        enum { WORDS = CHUNK / 4 };
+        const int past = v[0].x_past;
+        if (WORDS > 3 && past >= 12)
+                sf_meet_at<(WORDS > 3 ? 3 : 0)>(v, past, lane);
+        else if (WORDS > 2 && past >= 8)
+                sf_meet_at<(WORDS > 2 ? 2 : 0)>(v, past, lane);
+        else if (WORDS > 1 && past >= 4)
+                sf_meet_at<(WORDS > 1 ? 1 : 0)>(v, past, lane);
+        else if (past)
+                sf_meet_at<0>(v, past, lane);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                v[i].x_past = 0; /* nothing is left to be cut */
+}
+#endif
+
 /* SF_LIFTED: elements are lifted as soon as they are loaded, because their values hold more than
  * one number. */
 #define SF_LIFTED (SF_HELD_IN || SF_INDICES || SF_TWOS)
