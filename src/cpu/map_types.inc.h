@@ -306,10 +306,10 @@ static void stream(void *to, const void *from, int64_t bytes, const void *next)
 const sf_cpu_map MAP_TABLE = {
         .loops = {loops_f32, loops_f64, loops_i32, loops_u32, loops_i64, loops_u64},
         .pairs = {pairs_f32, pairs_f64},
+        .affine = {affine_f32, affine_f64},
 #ifdef M_BUSY_LOOPS
         .busy = M_BUSY_LOOPS,
 #endif
-        .affine = {affine_f32, affine_f64},
         .casts = {CASTS_FROM(f32), CASTS_FROM(f64), CASTS_FROM(i32), CASTS_FROM(u32), CASTS_FROM(i64), CASTS_FROM(u64)},
         .truth = {truth_f32, truth_f64, truth_i32, truth_u32, truth_i64, truth_u64},
         .settle = {[SF_DT_F16] = settle_f16, [SF_DT_BF16] = settle_bf16, [SF_DT_I8] = settle_i8, [SF_DT_I16] = settle_i16,
