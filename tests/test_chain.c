@@ -208,6 +208,16 @@ static const struct {
         {"x * w / sum(w, 1, keepdim=True)", "x=500,600 w=500,600"},
         {"x / sum(x, 1, keepdim=True) + y / sum(y, 1, keepdim=True)", "x=500,600 y=500,600"},
         {"x == max(x, 1, keepdim=True), argmax(x, 1)", "x=500,600"},
+        /* One loop (sf_affine), or nearly: centres, scales, weights and biases in every order, and not where they are expected. */
+        {"layer_norm(x, 1, w, b), rms_norm(x, 1, w)", "x=250,601:f64 w=601:f64 b=601:f64"},
+        {"b + w * ((x - mean(x, 1, keepdim=True)) * max(x, 1, keepdim=True))", "x=300,601 w=300,601 b=601"},
+        {"x * (1 / max(abs(x), 1, keepdim=True)) + b", "x=300,601 b=300,601"},
+        {"(1 / max(abs(x), 1, keepdim=True)) * x * w", "x=300,601 w=601"},
+        {"x - max(x, 1, keepdim=True) - min(x, 1, keepdim=True), min(x, 1, keepdim=True) - x", "x=300,601"},
+        {"(x - mean(x, 1, keepdim=True)) / max(x, 1, keepdim=True), max(x, 1, keepdim=True) / x", "x=300,601"},
+        {"(x - mean(x, 1, keepdim=True)) * w + b", "x=300,601 w=300,1 b=300,1"},
+        {"(x - y) * max(x, 1, keepdim=True) * w + b", "x=300,601 y=300,601 w=601 b=601"},
+        {"(x - mean(x, 1, keepdim=True)) * max(x, 1, keepdim=True) * w - b", "x=300,601 w=601 b=601"},
 };
 
 static void test_bits(size_t every)

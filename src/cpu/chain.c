@@ -265,6 +265,24 @@ static void make_step(const chain *c, const sf_step *s, int64_t len, sf_step *to
                 sf_step_flatten(&map, to, fuse);
 }
 
+/* Is operand k of a step the chain's x? */
+static bool is_first(const chain *c, const sf_step *s, int32_t k)
+{
+        bool same = operand_data(s, k) == operand_data(c->step[0], 0);
+        for (int32_t d = 0; same && d < s->nbatch + s->nseq; d++)
+                same = operand_stride(s, k, d) == operand_stride(c->step[0], 0, d);
+        return same;
+}
+
+/* A fold between others reads what is in the cache. It prefetches the lines that results will
+ * replace, which a cache reads first. */
+static void fetch_results(const chain *c, const sf_step *s, sf_panels *walk)
+{
+        const bool reads = walk->straight || (walk->shape != SF_PANEL_MAP && walk->member[0].reads && !walk->member[0].products);
+        if (c->apart && reads && s->fold && is_first(c, s, walk->straight ? 0 : walk->member[0].load.copied))
+                walk->ahead = c->apart;
+}
+
 /* Makes the plans of all stages for boxes of `len` positions. False: some step has no kernel. */
 static bool make_plan(const chain *c, int64_t len, plan *p)
 {
@@ -284,6 +302,8 @@ static bool make_plan(const chain *c, int64_t len, plan *p)
                         together = p->step[i++].sibling;
                 if (has_kernel)
                         sf_panels_plan(walk, 1);
+                if (has_kernel && p->walks > 1 && i < c->steps && !walk->stream_programs)
+                        fetch_results(c, c->step[p->first[p->walks - 1]], walk);
         }
         return has_kernel;
 }
@@ -338,11 +358,8 @@ static int32_t fetches_from(const chain *c, const sf_panels *walk, const sf_step
 {
         const bool maps = walk->shape == SF_PANEL_MAP;
         const bool loads = !walk->straight && (maps || !walk->member[0].reads);
-        for (int32_t k = 0; loads && walk->member[0].load.busy && k < operands_of(s); k++) {
-                bool same = operand_data(s, k) == operand_data(c->step[0], 0);
-                for (int32_t d = 0; same && d < s->nbatch + s->nseq; d++)
-                        same = operand_stride(s, k, d) == operand_stride(c->step[0], 0, d);
-                if (same)
+        for (int32_t k = 0; loads && (walk->member[0].load.busy || walk->member[0].load.scale >= 0) && k < operands_of(s); k++) {
+                if (is_first(c, s, k))
                         return k;
         }
         return -1;

@@ -421,8 +421,9 @@ static V_APART void O(fold_by_halves)(const sf_rows *j)
                 for (uint64_t bits = first & moved; bits; bits &= bits - 1)
                         O(get_entry)(j->counters, __builtin_ctzll(bits), many, entry[__builtin_ctzll(bits)]);
                 /* With its last tile a group prefetches the beginning of the next group, or of
-                 * where it is resumed. */
-                const int64_t on = j->resume ? j->ahead : many * j->x_row - (all - 1) * step * K_SIZE;
+                 * where it is resumed; unless other memory is prefetched. */
+                const bool away = j->ahead < -SF_CPU_FAR || j->ahead > SF_CPU_FAR;
+                const int64_t on = j->resume || away ? j->ahead : many * j->x_row - (all - 1) * step * K_SIZE;
                 for (uint64_t tile = first; tile < last; tile++, x += step * K_SIZE, m = m ? m + step : NULL) {
                         O(fold_tile)(j, x, m, done, many, 0, size, tile + 1 < first + (uint64_t)all ? j->ahead : on, v);
                         const int closed = sf_order_closed(tile);

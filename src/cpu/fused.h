@@ -49,6 +49,10 @@ typedef struct sf_fused_code {
         int32_t copied;
         int64_t out_size;   /* bytes of a destination's element */
         const sf_program *program;
+        /* The program may be an sf_affine of these operands, if they are laid out so; -1: none. The
+         * scale is -1 if it is not. */
+        int8_t x, centre, scale, weight, bias;
+        sf_code then;
 } sf_fused_code;
 
 /*

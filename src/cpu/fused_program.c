@@ -286,6 +286,45 @@ static bool wraps_anyway(const sf_program *p, sf_dt result, sf_dt to)
         return only && !is_real(to) && to != SF_DT_BOOL && sf_dtypes[to].bits <= sf_dtypes[result].bits;
 }
 
+/* Is this value one instruction of another value and an operand, as it is in memory? An operand that
+ * comes first is exchanged where that makes no difference. Then *last becomes the other one. */
+static int8_t part_of(const sf_fuse *f, const sf_program *p, sf_dt dt, sf_code code, int32_t *last)
+{
+        const sf_instruction *at = &p->code[*last];
+        for (int32_t k = 1; k >= (code == SF_CODE_MUL || code == SF_CODE_ADD ? 0 : 1) && at->code == code; k--) {
+                const sf_instruction *load = &p->code[at->arg[k]];
+                if (load->code != SF_CODE_LOAD || load->dt != dt || f->operand[load->slot].dt != dt)
+                        continue;
+                *last = at->arg[1 - k];
+                return (int8_t)load->slot;
+        }
+        return -1;
+}
+
+/* Finds an sf_affine in a load program that writes its class's own type. */
+static void find_affine(const sf_fuse *f, const sf_program *p, sf_dt to, sf_dt dest, sf_fused_code *c)
+{
+        int32_t last = p->count - 1;
+        c->scale = c->weight = c->bias = -1;
+        if (p != &f->load || to != dest || (dest != SF_DT_F32 && dest != SF_DT_F64) || !p->count || p->code[last].dt != dest)
+                return;
+        c->bias = part_of(f, p, dest, SF_CODE_ADD, &last);
+        c->then = c->bias < 0 ? (sf_code)p->code[last].code : SF_CODE_MUL;
+        if (c->then != SF_CODE_MUL && c->then != SF_CODE_SUB && c->then != SF_CODE_DIV)
+                return;
+        int8_t scale = part_of(f, p, dest, c->then, &last);
+        const int8_t next = c->then == SF_CODE_MUL && scale >= 0 ? part_of(f, p, dest, SF_CODE_MUL, &last) : -1;
+        if (next >= 0) {
+                c->weight = scale;
+                scale = next;
+        }
+        c->centre = part_of(f, p, dest, SF_CODE_SUB, &last);
+        const sf_instruction *x = &p->code[last];
+        c->x = (int8_t)x->slot;
+        if (x->code == SF_CODE_LOAD && x->dt == dest && f->operand[x->slot].dt == dest)
+                c->scale = scale;
+}
+
 void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_program *p, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
                       sf_fused_code *code)
 {
@@ -296,6 +335,7 @@ void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_progr
         code->ops = code->slots = 0;
         code->reads = 0;
         code->program = p;
+        find_affine(fuse, p, to, dest, code);
         if (store && wraps_anyway(p, result, to))
                 result = held;
         if (!p->count) {

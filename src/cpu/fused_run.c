@@ -197,12 +197,52 @@ static bool is_crossed(const sf_fused_code *c, const sf_fused_box *box)
         return crossed;
 }
 
+/* Shorter rows are combined into blocks. */
+#define AFFINE_ROW 64
+
+/* Is the code an sf_affine here: is it one of rows, each with a centre and a scale of its own? */
+static bool is_affine(const sf_fused_code *c, const sf_fused_box *box)
+{
+        const int64_t size = c->out_size;
+        if (c->scale < 0 || box->cols < AFFINE_ROW || box->y_col != size || box->in[c->x].col != size || box->in[c->scale].col)
+                return false;
+        return (c->centre < 0 || !box->in[c->centre].col) && (c->weight < 0 || box->in[c->weight].col == size) &&
+               (c->bias < 0 || box->in[c->bias].col == size);
+}
+
+static const char *row_of(const sf_fused_box *box, int32_t k, int64_t r, int64_t on)
+{
+        return k < 0 ? NULL : box->in[k].at + r * box->in[k].row + on;
+}
+
+static void run_affine(sf_fused_machine *m, const sf_fused_code *c, const sf_fused_box *box)
+{
+        const int64_t block = box->stream ? SF_FUSED_BLOCK : box->cols;
+        const bool fetches = box->soon.at && box->soon.row == box->in[c->x].row;
+        const int64_t soon = fetches ? (int64_t)((uintptr_t)box->soon.at - (uintptr_t)box->in[c->x].at) : 0;
+        for (int64_t r = 0; r < box->rows; r++)
+                for (int64_t j = 0; j < box->cols; j += block) {
+                        const int64_t count = box->cols - j < block ? box->cols - j : block, on = j * c->out_size;
+                        const sf_affine f = {row_of(box, c->x, r, on), row_of(box, c->centre, r, 0), row_of(box, c->scale, r, 0),
+                                             row_of(box, c->weight, r, on), row_of(box, c->bias, r, on), c->then, soon};
+                        char *y = box->y + r * box->y_row + on, *own = m->value[SF_FUSED_LAST];
+                        const bool streamed = box->stream && count * c->out_size >= SF_CPU_STREAM_LINE;
+                        m->map->affine[c->out_size == 8](&f, streamed ? own : y, count);
+                        if (streamed)
+                                m->map->stream(y, own, count * c->out_size, own);
+                }
+}
+
 void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *c, char *constants, const sf_fused_box *given)
 {
         sf_fused_box box = *given;
         if (c->copy) {
                 const struct sf_fused_side *side = &box.in[c->copied];
                 sf_fused_move(c->copy, side->at, side->row, side->col, box.y, box.y_row, box.y_col, box.rows, box.cols);
+                return;
+        }
+        if (is_affine(c, &box)) {
+                run_affine(m, c, &box);
                 return;
         }
         if (box.rows > 1 && is_flat(c, &box)) {

@@ -97,7 +97,8 @@ typedef struct sf_rows {
         uint64_t turn; /* as in sf_cpu_kernels */
         int64_t beside; /* if elements have two parts: bytes from x to the second one */
         sf_numbers numbers;
-        int64_t ahead; /* prefetch this many bytes further on; only a hint */
+        /* prefetch this many bytes further on; only a hint. More than SF_CPU_FAR: other memory */
+        int64_t ahead;
         const sf_lanes *lanes;
         const sf_carry *carry; /* the first row's; NULL: nothing to the left */
         int64_t carry_row;     /* 0: the same for all rows, 1: one each */
@@ -106,6 +107,8 @@ typedef struct sf_rows {
         /* folds: how many rows have counters, at most SF_CPU_FOLD_GROUP; 0: SF_CPU_GROUP */
         int32_t slots;
 } sf_rows;
+
+#define SF_CPU_FAR (64 << 10)
 
 /* How far ahead to prefetch rows, read `many` at a time: if they are short, the next group. */
 static inline int64_t sf_rows_ahead(const sf_rows *j, int64_t bytes, int many)

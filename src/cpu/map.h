@@ -49,6 +49,17 @@ typedef struct sf_busy {
         sf_busy_loop *busy;
 } sf_busy;
 
+/*
+ * y[i] = (x[i] - centre) times, less or divided by *scale, times weight[i], plus bias[i]: what norms
+ * and softmax end with, in one loop. A centre, weight or bias that is NULL is left out; only products
+ * have the last two. Prefetches what is `soon` bytes from x, unless that is 0.
+ */
+typedef struct sf_affine {
+        const char *x, *centre, *scale, *weight, *bias;
+        sf_code then; /* SF_CODE_MUL, SF_CODE_SUB or SF_CODE_DIV */
+        int64_t soon;
+} sf_affine;
+
 /* Of rows that have an element equal to the row's in `best`: the number of the first such element,
  * or of the last. Equal are zeros of either sign, all NaN, and all bools but false. */
 typedef struct sf_find {
@@ -67,6 +78,7 @@ typedef struct sf_cpu_map {
         sf_loop *const *loops[SF_CLASS_COUNT];
         const sf_pair *pairs[SF_CLASS_COUNT]; /* reals only; NULL: none */
         const sf_busy *busy; /* NULL: none */
+        void (*affine[2])(const sf_affine *, void *y, int64_t count); /* f32, f64 */
         /* from, to; from reals as program.h says for i32, u32, i64, u64 */
         sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT];
         sf_loop *truth[SF_CLASS_COUNT];        /* a[i] != 0, as bool */

@@ -290,6 +290,57 @@ static const sf_pair N(pairs)[] = {
 #undef PAIR
         {SF_CODE_COUNT, SF_CODE_COUNT, NULL}};
 
+SF_INLINE void N(affine_as)(const sf_affine *f, const sf_code then, const bool centred, const bool weighted, const bool biased, char *y, int64_t count)
+{
+        enum { LANES = V_BYTES / sizeof(M_C) };
+        const N(at) *x = (const void *)f->x, *weight = (const void *)f->weight, *bias = (const void *)f->bias;
+        const M_C centre = centred ? *(const N(at) *)(const void *)f->centre : 0, scale = *(const N(at) *)(const void *)f->scale;
+        const uintptr_t soon = (uintptr_t)f->soon;
+        int64_t i = 0;
+        for (; i + LANES <= count; i += LANES) {
+                M_CAT(v, M_NAME) v, w;
+                if (soon)
+                        __builtin_prefetch((const char *)((uintptr_t)(x + i) + soon));
+                memcpy(&v, x + i, sizeof v);
+                v = centred ? v - centre : v;
+                v = then == SF_CODE_MUL ? v * scale : then == SF_CODE_SUB ? v - scale : v / scale;
+                if (weighted) {
+                        memcpy(&w, weight + i, sizeof w);
+                        v = v * w;
+                }
+                if (biased) {
+                        memcpy(&w, bias + i, sizeof w);
+                        v = v + w;
+                }
+                memcpy(y + i * (int64_t)sizeof(M_C), &v, sizeof v);
+        }
+        for (; i < count; i++) {
+                M_C v = centred ? x[i] - centre : x[i];
+                v = then == SF_CODE_MUL ? v * scale : then == SF_CODE_SUB ? v - scale : v / scale;
+                v = weighted ? v * weight[i] : v;
+                ((N(at) *)(void *)y)[i] = biased ? v + bias[i] : v;
+        }
+}
+
+static void N(affine)(const sf_affine *f, void *y, int64_t count)
+{
+        const bool weighted = f->weight, biased = f->bias;
+        if (f->then == SF_CODE_MUL && f->centre)
+                biased && weighted ? N(affine_as)(f, SF_CODE_MUL, true, true, true, y, count)
+                : weighted         ? N(affine_as)(f, SF_CODE_MUL, true, true, false, y, count)
+                : biased           ? N(affine_as)(f, SF_CODE_MUL, true, false, true, y, count)
+                                   : N(affine_as)(f, SF_CODE_MUL, true, false, false, y, count);
+        else if (f->then == SF_CODE_MUL)
+                biased && weighted ? N(affine_as)(f, SF_CODE_MUL, false, true, true, y, count)
+                : weighted         ? N(affine_as)(f, SF_CODE_MUL, false, true, false, y, count)
+                : biased           ? N(affine_as)(f, SF_CODE_MUL, false, false, true, y, count)
+                                   : N(affine_as)(f, SF_CODE_MUL, false, false, false, y, count);
+        else if (f->then == SF_CODE_SUB)
+                f->centre ? N(affine_as)(f, SF_CODE_SUB, true, false, false, y, count) : N(affine_as)(f, SF_CODE_SUB, false, false, false, y, count);
+        else
+                f->centre ? N(affine_as)(f, SF_CODE_DIV, true, false, false, y, count) : N(affine_as)(f, SF_CODE_DIV, false, false, false, y, count);
+}
+
 #if M_BITS == 32 && defined(V_EXP)
 /* What is left after the last whole vector is done by the loop that does not prefetch. */
 #define M_BUSY(name, FIRST, THEN)                                                                  \
