@@ -69,6 +69,7 @@ SF_INLINE O(val) O(fold_vectors)(const N(tables) *t, const int levels, const cha
                 for (int i = 0; i < SF_CPU_NARROW_TILE; i++)
                         half[i] = O(settle)(O(lane_scan)(O(load_some)(x + i * step * K_SIZE, NULL, none, 0, unit), t, levels));
         } else {
+                V_ROLLED
                 for (int i = 0; i < SF_CPU_NARROW_TILE; i++) {
                         half[i] = O(load_some)(x + i * step * K_SIZE, m ? m + i * step : NULL, none, 0, unit);
                         half[i] = O(settle)(O(lane_scan)(half[i], t, levels));
@@ -230,7 +231,7 @@ static void O(fold_rows)(const sf_rows *j)
         O(fold_rows_once)(j);
 }
 
-#if K_LANE_BYTES >= 4
+#if K_LANE_BYTES >= 4 && !defined(K_FOLDS) /* whoever is packed has the same elements as results */
 /* ------------------------------------------------------------------------------------------------
  * Packed short rows; results are contiguous too.
  * ---------------------------------------------------------------------------------------------- */

@@ -272,7 +272,7 @@ enum { O(turn_levels) = 2 };
 enum { O(turn) = 1 << O(turn_levels), O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
 /* Folds the vectors of one turn, from x on, pair by pair to one. */
-SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead, const bool lifts)
+SF_INLINE O(val) O(fold_turn)(const char *x, const O(none) *none, int64_t ahead, const bool lifts)
 {
         N(vec) element[O(turn)];
         O(val) v[O(turn)];
@@ -283,11 +283,6 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
         }
         if (lifts)
                 O(lift_all)(element, O(turn), NULL, none);
-        if (m) {
-                V_UNROLL
-                for (int i = 0; i < O(turn); i++)
-                        element[i] = N(masked)(N(mask)(m + i * K_WIDTH), element[i], none->element);
-        }
 #ifdef K_SMALL
         if (O(halve_small)(element, O(turn), v))
                 return v[0];
@@ -299,8 +294,8 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *no
         return v[0];
 }
 
-/* The same if the turn has only elements low .. high - 1; the others are replaced by a value that
- * changes nothing. */
+/* The same with a mask, or if the turn has only elements low .. high - 1; the others are replaced by
+ * a value that changes nothing. */
 static V_APART O(val) O(fold_ragged)(const char *x, const uint8_t *m, const O(none) *none, int64_t low, int64_t high)
 {
         const O(val) beyond = O(neutral)(none);
@@ -312,6 +307,8 @@ static V_APART O(val) O(fold_ragged)(const char *x, const uint8_t *m, const O(no
                         continue;
                 const int64_t at = i * K_WIDTH + first;
                 v[i] = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, none, first, end - first);
+                if (end - first == K_WIDTH)
+                        continue;
                 v[i] = O(blend)(v_mask_below(end, K_LANE_BYTES), v[i], beyond);
                 v[i] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[i]);
         }
@@ -364,12 +361,10 @@ SF_INLINE void O(fold_tile_as)(const sf_rows *j, const char *x, const uint8_t *m
                         const uint8_t *mask = m ? m + r * j->m_row + from : NULL;
                         if (lifts)
                                 O(centre_row)(&none, &j->lift, centre + r);
-                        if (begin || end < SIZE)
+                        if (begin || end < SIZE || m)
                                 part[r][i] = O(fold_ragged)(at, mask, &none, begin, end);
-                        else if (m)
-                                part[r][i] = O(fold_turn)(at, mask, &none, ahead, lifts);
                         else
-                                part[r][i] = O(fold_turn)(at, NULL, &none, ahead, lifts);
+                                part[r][i] = O(fold_turn)(at, &none, ahead, lifts);
                 }
         }
         O(halve_rows)(part, many, v);

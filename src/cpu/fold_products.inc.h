@@ -142,7 +142,7 @@ SF_INLINE void O(product_line)(const sf_products *j, const bool spread, const bo
         V_UNROLL
         for (int i = 0; i < V_FOLD_ROWS; i++)
                 __builtin_prefetch(at + i * j->x_step);
-        V_UNROLL
+        V_ROLLED
         for (int k = 0; k < vectors; k++)
                 O(product_positions)(j, spread, centred, x, w, c + k * K_WIDTH, K_WIDTH, closed);
 }

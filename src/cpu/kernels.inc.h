@@ -44,6 +44,11 @@
 #undef K_WHOLE
 #endif
 
+/* Segments are read from memory, or from a panel, only where results are lanes. */
+#if K_LANE_BYTES >= 4 && K_OUT == K_LANE_BYTES
+#define K_RAGGED
+#endif
+
 /* Lanes of 1 or 2 bytes are exchanged in groups that do not fit the tree. */
 #if K_LANE_BYTES < 4 && defined(K_ORDERED)
 #undef K_ABSENT
@@ -208,7 +213,7 @@ SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int coun
 
 #include "cpu/fold.inc.h"
 
-#if K_LANE_BYTES >= 4
+#ifdef K_RAGGED
 #include "cpu/ragged.inc.h"
 #endif
 
@@ -234,7 +239,7 @@ static const sf_cpu_kernels O(kernels) = {
         .lane_bytes = K_LANE_BYTES,
         .width = K_WIDTH,
         .result_bytes = K_OUT,
-#if K_CONVERT == K_FROM_INTEGER
+#if K_CONVERT == K_FROM_INTEGER || K_CONVERT == K_FROM_TRUTH
         .signs = K_TURN,
 #else
         .turn = K_TURN,
@@ -265,11 +270,13 @@ static const sf_cpu_kernels O(kernels) = {
 #endif
 #if K_LANE_BYTES >= 4
         .scan_packed = L(scan_packed),
+        .fold_packed = L(fold_packed),
+#endif
+#ifdef K_RAGGED
         .scan_segments = L(scan_segments),
 #endif
 #endif
-#if K_LANE_BYTES >= 4
-        .fold_packed = L(fold_packed),
+#ifdef K_RAGGED
         .fold_segments = L(fold_segments),
 #ifdef K_BY_HALVES
         .fold_long = SF_CPU_RAGGED_BLOCK,
@@ -314,6 +321,7 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_FULL
 #undef K_VANISHES
 #undef K_FOLDS
+#undef K_RAGGED
 #undef K_LIFTS
 #undef K_SMALL
 #undef K_LIFT_LOOP

@@ -15,11 +15,14 @@
 #if K_SIGNED
 #define K_LIKE K_CAT(sum_, K_CAT(K_UNSIGNED_NAME_, K_STORAGE_BYTES))
 #endif
+#elif K_CONVERT == K_FROM_TRUTH
+#define K_TURN (~(uint64_t)0)
+#define K_LIKE sum_nonzero_1
 #endif
 #define K_COMBINE(a, b) ((a) + (b))
 #define K_COMMUTES
-#if K_CONVERT >= K_NONZERO
-#define K_FOLDS
+#if K_CONVERT >= K_FROM_INTEGER || defined(K_RARE)
+#define K_FOLDS /* scans to 64 bits write more than they read, so going through a panel costs little */
 #endif
 #if K_OUT > K_STORAGE_BYTES && !K_REAL
 #define K_TOTALS
@@ -34,10 +37,10 @@
 #endif
 #include "cpu/kernels.inc.h"
 
-/* Types that are converted have no products of their own: those go through a panel. */
+/* Types that are converted have no products of their own: those go through a panel. So do integers of 1 and 2 bytes, in lanes of 4. */
 #define K_OP prod
 #define K_LEAN
-#if K_SIGNED || K_CONVERT != K_SAME
+#if K_SIGNED || K_CONVERT != K_SAME || K_LANE_BYTES < 4
 #define K_ABSENT
 #elif K_REAL
 #define K_VALUES "cpu/value_product.inc.h"
@@ -68,6 +71,9 @@
 #define K_LIFTS
 #endif
 #endif
+#ifdef K_RARE
+#define K_FOLDS
+#endif
 #include "cpu/kernels.inc.h"
 
 #define K_OP min
@@ -82,6 +88,9 @@
 #endif
 #if K_REAL
 #define K_LIFTS
+#endif
+#ifdef K_RARE
+#define K_FOLDS
 #endif
 #endif
 #include "cpu/kernels.inc.h"

@@ -7,7 +7,8 @@
  *   K_LANE            the lane type: f32, f64, u8, u16, u32 or u64. Default: K_NAME
  *   K_CONVERT         how elements become lanes. Default: K_SAME
  *   K_STORAGE_BYTES   bytes of an element. Default: those of a lane
- *   K_SIGNED          1 for signed integers, which use the kernels of unsigned lanes. Default: 0
+ *   K_SIGNED          1 for signed integers, which use the kernels of unsigned lanes, and for bool in
+ *                     64-bit lanes, which uses those that count. Default: 0
  *   K_PRODUCTS        define it if there are folds of products
  */
 #define K_CAT_(a, b) a##b
@@ -71,6 +72,11 @@
 #endif
 #define K_SIGN ((uint64_t)1 << (K_LANE_BITS - 1))
 
+/* Scans of bool, and of 16 bits to 16 bits, are rare: they go through a panel. */
+#if K_CONVERT == K_TRUTH || (K_LANE_BYTES == 2 && K_CONVERT == K_SAME)
+#define K_RARE
+#endif
+
 #if !K_SIGNED
 #include "cpu/element.inc.h"
 #endif
@@ -121,3 +127,4 @@ static const sf_cpu_kernels *const N(kernels)[] = {
 #undef K_SIGNED
 #undef K_SIGN
 #undef K_PRODUCTS
+#undef K_RARE

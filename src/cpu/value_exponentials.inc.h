@@ -12,8 +12,8 @@ typedef struct O(val) {
 #define K_SECOND_VEC N(vec)
 #include "cpu/value_none.inc.h"
 
-/* The compiler vectorises these loops. */
-SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
+/* The compiler vectorises these loops. They are long, and many places need them. */
+static V_APART O(val) O(lift)(N(vec) v, const O(none) *none)
 {
         K_LANE_C x[K_WIDTH], power[K_WIDTH];
         (void)none;
@@ -24,15 +24,19 @@ SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
         }
         return (O(val)){N(get)(power), N(get)(x)};
 }
-SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
+static V_APART N(vec) O(log_of)(N(vec) powers, N(vec) multiples)
 {
         K_LANE_C power[K_WIDTH], times[K_WIDTH];
-        (void)none;
-        memcpy(power, &v.power, sizeof power);
-        memcpy(times, &v.times, sizeof times);
+        memcpy(power, &powers, sizeof power);
+        memcpy(times, &multiples, sizeof times);
         for (int i = 0; i < K_WIDTH; i++)
                 times[i] = power[i] == power[i] ? K_CAT(sf_exp_log_, K_LANE)(power[i], times[i]) : times[i];
         return N(get)(times);
+}
+SF_INLINE N(vec) O(lower)(O(val) v, const O(none) *none)
+{
+        (void)none;
+        return O(log_of)(v.power, v.times);
 }
 
 SF_INLINE N(vec) O(either)(K_INTEGERS first, N(vec) a, N(vec) b)
@@ -43,7 +47,7 @@ SF_INLINE O(val) O(settle)(O(val) v)
 {
         return v;
 }
-SF_INLINE O(val) O(combine)(O(val) a, O(val) b)
+V_LONG O(val) O(combine)(O(val) a, O(val) b)
 {
         const K_INTEGERS right = (K_INTEGERS)(b.power > a.power);
         const N(vec) large = O(either)(right, b.power, a.power), small = O(either)(right, a.power, b.power);
@@ -97,8 +101,8 @@ SF_INLINE void exps_f64(v_f64 *x, const int count)
 }
 #else
 /* The compiler vectorises the inner loop. These chains are short enough to overlap, and a call
- * would cost a sixth. */
-SF_INLINE void exps_f32(v_f32 *x, const int count)
+ * would cost a sixth where vectors are long. */
+V_LONG void exps_f32(v_f32 *x, const int count)
 {
         V_UNROLL
         for (int i = 0; i < count; i++) {
