@@ -25,7 +25,7 @@
 bool sf_carried_rows(const sf_panels *p)
 {
         const sf_panel_member *m = &p->member[0];
-        return p->straight && !m->step->fold && !m->step->m && p->shape != SF_PANEL_COLUMNS &&
+        return p->straight && !m->step->fold && p->shape != SF_PANEL_COLUMNS &&
                m->kernels->carry_rows && m->lanes->unit == m->kernels->width;
 }
 

@@ -179,7 +179,7 @@ SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
                 O(val) v[SF_CPU_GROUP][V_SCAN_TILE], w[CARRY_ROWS][V_SCAN_TILE];
                 V_UNROLL
                 for (int r = 0; r < SF_CPU_GROUP; r++) {
-                        O(load_tile)(p.x + r * j.x_row, NULL, step, j.ahead, true, K_WIDTH, &none, v[r]);
+                        O(load_tile)(p.x + r * j.x_row, !plain && p.m ? p.m + r * j.m_row : NULL, step, j.ahead, true, K_WIDTH, &none, v[r]);
                         O(scan_tile)(&t, K_LOG_WIDTH, v[r]);
                         if (r % CARRY_ROWS == 0)
                                 O(carry_few)(r, c.x + r * n.x_row, n.x_row, own, &common, step, w);
@@ -199,6 +199,7 @@ SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
                 c.y += V_SCAN_TILE * step * K_SIZE;
                 p.x += V_SCAN_TILE * step * K_SIZE;
                 p.y += V_SCAN_TILE * step * K_LANE_BYTES;
+                p.m = p.m ? p.m + V_SCAN_TILE * step : NULL;
         }
         O(left_put)(&left, p.counters, p.tile, SF_CPU_GROUP);
         if (!plain)
@@ -214,12 +215,10 @@ static V_APART void O(carry_down)(const sf_rows *now, const sf_rows *next)
 {
         O(carry_and_scan)(now, next, true, -K_WIDTH);
 }
-#if K_CONVERT == K_SAME
 static V_APART void O(carry_any)(const sf_rows *now, const sf_rows *next)
 {
         O(carry_and_scan)(now, next, false, now->lanes->reverse ? -K_WIDTH : K_WIDTH);
 }
-#endif
 
 static void O(carry_rows)(const sf_rows *now, const sf_rows *next)
 {
@@ -227,22 +226,17 @@ static void O(carry_rows)(const sf_rows *now, const sf_rows *next)
          * once by the other half gains nothing. */
         const bool shifts = K_CONVERT == K_SAME && V_BYTES == 64 && (uintptr_t)now->y % K_STORAGE_BYTES == 0 && now->y_row % V_BYTES == 0 &&
                             O(carry_shift)(now->y, now->lanes->reverse) % now->lanes->inner == 0;
-        const bool plain = now->stream && (shifts || N(aligned)(now)) && !now->exclusive;
-        const bool both = next && now->rows >= SF_CPU_GROUP && next->rows >= SF_CPU_GROUP && now->n == next->n;
-        if (both && plain) {
+        const bool plain = now->stream && (shifts || N(aligned)(now)) && !now->exclusive && !now->m;
+        if (!next || now->rows < SF_CPU_GROUP || next->rows < SF_CPU_GROUP || now->n != next->n) {
+                for (int64_t at = 0; at < now->rows; at++)
+                        O(carry_one)(now, at);
+                if (next) /* into scratch */
+                        O(scan_simple)(next);
+        } else if (plain) {
                 (now->lanes->reverse ? O(carry_down) : O(carry_up))(now, next);
-                return;
-        }
-#if K_CONVERT == K_SAME /* else it is rare */
-        if (both) {
+        } else {
                 O(carry_any)(now, next);
-                return;
         }
-#endif
-        for (int64_t at = 0; at < now->rows; at++)
-                O(carry_one)(now, at);
-        if (next) /* into scratch */
-                O(scan_simple)(next);
 }
 #endif
 

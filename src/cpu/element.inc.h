@@ -38,7 +38,7 @@ SF_INLINE N(vec) N(load)(const char *p)
 #elif K_SIZE == 8
         return *(const N(vec_at) *)p;
 #else
-        return v_u64_from(p, K_SIZE);
+        return v_u64_from(p, K_SIZE, K_CONVERT == K_FROM_TRUTH);
 #endif
 }
 
@@ -422,7 +422,7 @@ SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 asked)
  * `signs` has the sign bits of all elements in 8 bytes. */
 SF_INLINE v_u64 N(unsigned)(v_u64 v, v_u64 signs)
 {
-        return v ^ signs;
+        return K_CONVERT == K_FROM_TRUTH ? (v_u64)((v_u8)((v_u8)v != 0) & 1) : v ^ signs;
 }
 #endif
 

@@ -231,7 +231,7 @@ static void O(fold_rows)(const sf_rows *j)
         O(fold_rows_once)(j);
 }
 
-#if K_LANE_BYTES >= 4 && !defined(K_FOLDS) /* whoever is packed has the same elements as results */
+#ifdef K_PACKED
 /* ------------------------------------------------------------------------------------------------
  * Packed short rows; results are contiguous too.
  * ---------------------------------------------------------------------------------------------- */

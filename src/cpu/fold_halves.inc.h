@@ -272,7 +272,7 @@ enum { O(turn_levels) = 2 };
 enum { O(turn) = 1 << O(turn_levels), O(turns) = SF_CPU_TILE_VECTORS / O(turn) };
 
 /* Folds the vectors of one turn, from x on, pair by pair to one. */
-SF_INLINE O(val) O(fold_turn)(const char *x, const O(none) *none, int64_t ahead, const bool lifts)
+SF_INLINE O(val) O(fold_turn)(const char *x, const uint8_t *m, const O(none) *none, int64_t ahead, const bool plain)
 {
         N(vec) element[O(turn)];
         O(val) v[O(turn)];
@@ -281,8 +281,13 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const O(none) *none, int64_t ahead,
                 __builtin_prefetch(x + i * K_WIDTH * K_SIZE + ahead);
                 element[i] = N(load)(x + i * K_WIDTH * K_SIZE);
         }
-        if (lifts)
+        if (!plain)
                 O(lift_all)(element, O(turn), NULL, none);
+        if (!plain && m) {
+                V_UNROLL
+                for (int i = 0; i < O(turn); i++)
+                        element[i] = N(masked)(N(mask)(m + i * K_WIDTH), element[i], none->element);
+        }
 #ifdef K_SMALL
         if (O(halve_small)(element, O(turn), v))
                 return v[0];
@@ -294,8 +299,8 @@ SF_INLINE O(val) O(fold_turn)(const char *x, const O(none) *none, int64_t ahead,
         return v[0];
 }
 
-/* The same with a mask, or if the turn has only elements low .. high - 1; the others are replaced by
- * a value that changes nothing. */
+/* The same if the turn has only elements low .. high - 1; the others are replaced by a value that
+ * changes nothing. */
 static V_APART O(val) O(fold_ragged)(const char *x, const uint8_t *m, const O(none) *none, int64_t low, int64_t high)
 {
         const O(val) beyond = O(neutral)(none);
@@ -307,8 +312,6 @@ static V_APART O(val) O(fold_ragged)(const char *x, const uint8_t *m, const O(no
                         continue;
                 const int64_t at = i * K_WIDTH + first;
                 v[i] = O(load_some)(x + at * K_SIZE, m ? m + at : NULL, none, first, end - first);
-                if (end - first == K_WIDTH)
-                        continue;
                 v[i] = O(blend)(v_mask_below(end, K_LANE_BYTES), v[i], beyond);
                 v[i] = O(blend)(v_mask_below(first, K_LANE_BYTES), beyond, v[i]);
         }
@@ -344,42 +347,41 @@ SF_INLINE void O(halve_rows)(O(val) part[][O(turns)], int many, O(val) *v)
 }
 
 /* Folds a tile of each of `many` rows, from row `row` on, whose lowest address is x, to vectors of
- * their totals. Only elements low .. high - 1 exist. */
+ * their totals. Only elements low .. high - 1 exist. `plain`: there is no mask, and nothing is
+ * lifted. */
 SF_INLINE void O(fold_tile_as)(const sf_rows *j, const char *x, const uint8_t *m, int64_t row, int many, int64_t low, int64_t high,
-                               int64_t ahead, O(val) *v, const bool lifts)
+                               int64_t ahead, O(val) *v, const bool plain)
 {
         enum { SIZE = O(turn) * K_WIDTH };
         O(none) none = O(none_with)(j->identity, j->turn, j->beside, &j->lift);
         O(val) part[SF_CPU_FOLD_GROUP][O(turns)];
         N(vec) centre[SF_CPU_FOLD_GROUP];
-        if (lifts)
+        if (!plain)
                 O(centres_of)(&j->lift, row, many, centre);
         for (int i = 0; i < O(turns); i++) {
                 const int64_t from = i * SIZE, begin = low > from ? low - from : 0, end = high < from + SIZE ? high - from : SIZE;
                 for (int r = 0; r < many; r++) {
                         const char *at = x + r * j->x_row + from * K_SIZE;
                         const uint8_t *mask = m ? m + r * j->m_row + from : NULL;
-                        if (lifts)
+                        if (!plain)
                                 O(centre_row)(&none, &j->lift, centre + r);
-                        if (begin || end < SIZE || m)
+                        if (begin || end < SIZE)
                                 part[r][i] = O(fold_ragged)(at, mask, &none, begin, end);
                         else
-                                part[r][i] = O(fold_turn)(at, &none, ahead, lifts);
+                                part[r][i] = O(fold_turn)(at, mask, &none, ahead, plain);
                 }
         }
         O(halve_rows)(part, many, v);
 }
-/* Two instances: to ask at every turn whether it is lifted costs plain sums of rows 3 to 14%. */
+/* Two instances: to ask at every turn whether it is lifted costs plain sums of rows 3 to 14%. Masks
+ * have the second one. */
 static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int64_t row, int many, int64_t low, int64_t high,
                                  int64_t ahead, O(val) *v)
 {
-#ifdef K_LIFTS
-        if (j->lift.on) {
-                O(fold_tile_as)(j, x, m, row, many, low, high, ahead, v, true);
-                return;
-        }
-#endif
-        O(fold_tile_as)(j, x, m, row, many, low, high, ahead, v, false);
+        if (m || j->lift.on)
+                O(fold_tile_as)(j, x, m, row, many, low, high, ahead, v, false);
+        else
+                O(fold_tile_as)(j, x, NULL, row, many, low, high, ahead, v, true);
 }
 
 /* In the caller's memory, an entry of a row's counter has its total in every lane of a vector. Here

@@ -46,6 +46,11 @@
 #define K_CONVERT K_FROM_INTEGER
 #define K_LANE u64
 #include "cpu/type.inc.h"
+#define K_NAME truth_u64
+#define K_STORAGE_BYTES 1
+#define K_CONVERT K_FROM_TRUTH
+#define K_LANE u64
+#include "cpu/type.inc.h"
 #define K_NAME u16_u64
 #define K_STORAGE_BYTES 2
 #define K_CONVERT K_FROM_INTEGER
@@ -88,12 +93,6 @@
 #include "cpu/type.inc.h"
 #define K_NAME nonzero_8
 #define K_CONVERT K_NONZERO
-#define K_LANE u64
-#include "cpu/type.inc.h"
-#define K_NAME truth_u64
-#define K_SIGNED 1
-#define K_STORAGE_BYTES 1
-#define K_CONVERT K_FROM_TRUTH
 #define K_LANE u64
 #include "cpu/type.inc.h"
 

@@ -55,13 +55,15 @@ SF_INLINE uint64_t v_bytes_on(v_raw v)
 }
 
 #define V_WIDEN_INTEGERS
-SF_INLINE v_u64 v_u64_from(const void *p, const int size)
+SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool truth)
 {
         int four = 0;
-        if (size == 1) {
+        if (size == 1)
                 memcpy(&four, p, 4);
+        if (truth)
+                return (v_u64)_mm256_cvtepu8_epi64(_mm_min_epu8(_mm_cvtsi32_si128(four), _mm_set1_epi8(1)));
+        if (size == 1)
                 return (v_u64)_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four));
-        }
         if (size == 2)
                 return (v_u64)_mm256_cvtepu16_epi64(_mm_loadl_epi64(p));
         return (v_u64)_mm256_cvtepu32_epi64(_mm_loadu_si128(p));

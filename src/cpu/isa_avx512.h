@@ -291,10 +291,13 @@ SF_INLINE void v_part_store(void *p, const void *from, int size, int first, int 
 }
 
 #define V_WIDEN_INTEGERS
-SF_INLINE v_u64 v_u64_from(const void *p, const int size)
+SF_INLINE v_u64 v_u64_from(const void *p, const int size, const bool truth)
 {
-        if (size == 1)
-                return (v_u64)_mm512_cvtepu8_epi64(_mm_loadl_epi64(p));
+        if (size == 1) {
+                __m128i bytes = _mm_loadl_epi64(p);
+                bytes = truth ? _mm_min_epu8(bytes, _mm_set1_epi8(1)) : bytes;
+                return (v_u64)_mm512_cvtepu8_epi64(bytes);
+        }
         if (size == 2)
                 return (v_u64)_mm512_cvtepu16_epi64(_mm_loadu_si128(p));
         return (v_u64)_mm512_cvtepu32_epi64(_mm256_loadu_si256(p));

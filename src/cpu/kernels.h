@@ -204,7 +204,7 @@ typedef struct sf_cpu_kernels {
         int32_t result_bytes; /* bytes of a stored result */
         int32_t parts; /* components of a value, each as wide as a lane */
         uint64_t turn; /* bits to invert between elements and values: makes min a max */
-        uint64_t signs; /* the sign bits of narrow elements in 8 bytes, if those are widened; of bool, all bits */
+        uint64_t signs; /* the sign bits of narrow elements in 8 bytes, if those are widened */
         bool free;     /* any grouping gives the same bits: carries may be combined into one */
         bool two;      /* elements have two parts */
         bool lifts;    /* folds may be given a lift */

@@ -44,9 +44,13 @@
 #undef K_WHOLE
 #endif
 
-/* Segments are read from memory, or from a panel, only where results are lanes. */
+/* Segments are read from memory, or from a panel, only where results are lanes; packed rows only
+ * where results are elements. */
 #if K_LANE_BYTES >= 4 && K_OUT == K_LANE_BYTES
 #define K_RAGGED
+#endif
+#if K_LANE_BYTES >= 4 && K_CONVERT < K_FROM_INTEGER && !defined(K_FOLDS)
+#define K_PACKED
 #endif
 
 /* Lanes of 1 or 2 bytes are exchanged in groups that do not fit the tree. */
@@ -239,7 +243,7 @@ static const sf_cpu_kernels O(kernels) = {
         .lane_bytes = K_LANE_BYTES,
         .width = K_WIDTH,
         .result_bytes = K_OUT,
-#if K_CONVERT == K_FROM_INTEGER || K_CONVERT == K_FROM_TRUTH
+#if K_CONVERT == K_FROM_INTEGER
         .signs = K_TURN,
 #else
         .turn = K_TURN,
@@ -268,7 +272,7 @@ static const sf_cpu_kernels O(kernels) = {
 #if K_CONVERT == K_SAME && K_LANE_BYTES >= 4 && !defined(K_LEAN)
         .carry_run = L(carry_run),
 #endif
-#if K_LANE_BYTES >= 4
+#ifdef K_PACKED
         .scan_packed = L(scan_packed),
         .fold_packed = L(fold_packed),
 #endif
@@ -322,6 +326,7 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_VANISHES
 #undef K_FOLDS
 #undef K_RAGGED
+#undef K_PACKED
 #undef K_LIFTS
 #undef K_SMALL
 #undef K_LIFT_LOOP

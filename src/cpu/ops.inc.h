@@ -15,14 +15,11 @@
 #if K_SIGNED
 #define K_LIKE K_CAT(sum_, K_CAT(K_UNSIGNED_NAME_, K_STORAGE_BYTES))
 #endif
-#elif K_CONVERT == K_FROM_TRUTH
-#define K_TURN (~(uint64_t)0)
-#define K_LIKE sum_nonzero_1
 #endif
 #define K_COMBINE(a, b) ((a) + (b))
 #define K_COMMUTES
-#if K_CONVERT >= K_FROM_INTEGER || defined(K_RARE)
-#define K_FOLDS /* scans to 64 bits write more than they read, so going through a panel costs little */
+#if K_CONVERT >= K_NONZERO || defined(K_RARE)
+#define K_FOLDS
 #endif
 #if K_OUT > K_STORAGE_BYTES && !K_REAL
 #define K_TOTALS

@@ -16,13 +16,13 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
         for (int i = 0; i < V_SCAN_TILE; i++)
                 __builtin_prefetch(x + i * step * K_SIZE + ahead);
 #ifdef K_TWO
-        if (!full || m) {
+        if (!full) {
                 for (int i = 0; i < V_SCAN_TILE; i++)
                         v[i] = O(load_some)(x + i * step * K_SIZE, m ? m + i * step : NULL, none, 0, unit);
                 return;
         }
 #else
-        if (!full || m) {
+        if (!full) {
                 N(vec) element[V_SCAN_TILE];
                 const N(vec) masked = none->element;
                 N(load_tile)(x, m, step, unit, &masked, element);
@@ -32,9 +32,15 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
                 return;
         }
 #endif
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++)
-                v[i] = O(load)(x + i * step * K_SIZE, NULL, none);
+        if (m) {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[i] = O(load)(x + i * step * K_SIZE, m + i * step, none);
+        } else {
+                V_UNROLL
+                for (int i = 0; i < V_SCAN_TILE; i++)
+                        v[i] = O(load)(x + i * step * K_SIZE, NULL, none);
+        }
 }
 
 #include "cpu/scan_left.inc.h"
@@ -64,8 +70,8 @@ SF_INLINE void O(put_fill)(char *fill, N(vec) v, const O(none) *none)
 }
 
 #ifndef K_LEAN
-/* Nearly every call is of this kind: no mask, nothing to the left but the counter, inclusive, and
- * results that are stored, or streamed to aligned addresses. It is separate because what the general kernel
+/* Nearly every call is of this kind: nothing to the left but the counter, inclusive, and results
+ * that are stored, or streamed to aligned addresses. It is separate because what the general kernel
  * must keep in registers would cost a third of this one's speed. */
 SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, int64_t groups)
 {
@@ -88,7 +94,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                         O(val) v[SF_CPU_GROUP][V_SCAN_TILE];
                         V_UNROLL
                         for (int r = 0; r < many; r++) {
-                                O(load_tile)(p.x + r * j.x_row, NULL, p.step,
+                                O(load_tile)(p.x + r * j.x_row, p.m ? p.m + r * j.m_row : NULL, p.step,
                                              turns && todo > turn ? j.ahead : beyond, true, K_WIDTH, &none, v[r]);
                                 O(scan_tile)(&t, K_LOG_WIDTH, v[r]);
                                 if (N(holds) && held.y)
@@ -117,6 +123,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                         held.y = hold ? p.y : NULL;
                         p.x += V_SCAN_TILE * p.step * K_SIZE;
                         p.y += V_SCAN_TILE * y_step;
+                        p.m = p.m ? p.m + V_SCAN_TILE * p.step : NULL;
                 }
                 O(left_put)(&left, p.counters, p.tile, many);
         }
@@ -134,7 +141,8 @@ static V_APART void O(simple_four)(const sf_rows *j, int64_t at, int64_t groups)
 }
 #endif
 
-#if !defined(K_LEAN) && defined(K_ORDERED) /* what is free is shifted by scan_peeled */
+/* What is free is shifted by scan_peeled; then only exclusive scans need it. */
+#if !defined(K_LEAN) && (defined(K_ORDERED) || defined(K_WHOLE))
 #define K_GENERAL_FOUR
 #endif
 #if !defined(K_LEAN) || defined(K_FULL)
@@ -380,15 +388,14 @@ SF_INLINE void O(scan_rows_of)(const sf_rows *j)
         O(scan_any)(j);
 }
 #else
-/* Is there no mask and nothing to the left but the counter or a register, and are results written
- * unshifted? */
+/* Is there nothing to the left but the counter or a register, and are results written unshifted? */
 SF_INLINE bool O(is_simple)(const sf_rows *j)
 {
 #ifdef K_ORDERED
         if (j->carry)
                 return false;
 #endif
-        return !j->exclusive && !j->m && (!j->stream || N(aligned)(j));
+        return !j->exclusive && (!j->stream || N(aligned)(j));
 }
 
 static V_APART void O(scan_simple)(const sf_rows *j)
@@ -420,7 +427,7 @@ SF_INLINE int64_t O(before_aligned)(const sf_rows *j)
 }
 
 /*
- * Streamed results of a free operation without a mask, at any address. The positions before the first aligned
+ * Streamed results of a free operation, at any address. The positions before the first aligned
  * address are a scan by themselves; the rest needs only its last result. So no results have to be
  * rotated into place.
  */
@@ -436,6 +443,7 @@ static V_APART void O(scan_peeled)(const sf_rows *job)
                 sf_rows head = *job, body;
                 head.x += at * job->x_row;
                 head.y += at * job->y_row;
+                head.m = job->m ? job->m + at * job->m_row : NULL;
                 head.carry = job->carry ? job->carry + at * job->carry_row : NULL;
                 head.counters += job->resume || job->start ? at * SF_ORDER_LEVELS * K_ENTRY : 0;
                 head.rows = job->rows - at < group ? job->rows - at : group;
@@ -449,6 +457,7 @@ static V_APART void O(scan_peeled)(const sf_rows *job)
                 O(scan_any)(&head);
                 body.x += head.n * step * K_SIZE;
                 body.y += head.n * step * K_OUT;
+                body.m = body.m ? body.m + head.n * step : NULL;
                 body.n -= head.n;
                 body.start = 0;
                 body.resume = false;
@@ -486,14 +495,14 @@ SF_INLINE void O(scan_rows_of)(const sf_rows *j)
 #endif
         } else if (O(is_simple)(j)) {
 #ifdef K_WHOLE
-                const bool whole = !j->start && !j->resume && !j->stream && !j->raw && !j->carry; /* and no mask */
+                const bool whole = !j->start && !j->resume && !j->stream && !j->raw && !j->carry;
                 if (whole && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1)
                         O(scan_short)(j, (j->n + K_WIDTH - 1) / K_WIDTH);
                 else
 #endif
                         O(scan_simple)(j);
 #ifndef K_ORDERED
-        } else if (j->stream && !j->exclusive && !j->m && j->n * j->lanes->inner >= 4 * V_SCAN_TILE * K_WIDTH && (uintptr_t)j->y % K_OUT == 0) {
+        } else if (j->stream && !j->exclusive && j->n * j->lanes->inner >= 4 * V_SCAN_TILE * K_WIDTH && (uintptr_t)j->y % K_OUT == 0) {
                 O(scan_peeled)(j);
 #endif
         } else {
@@ -509,7 +518,7 @@ static void O(scan_rows)(const sf_rows *j)
                 v_fence();
 }
 
-#if K_LANE_BYTES >= 4
+#ifdef K_PACKED
 #include "cpu/scan_packed.inc.h"
 #endif
 #undef K_GENERAL_FOUR

@@ -12,13 +12,13 @@ SF_INLINE void O(scan_short_as)(const sf_rows *job, const int count)
         const int part = (int)(j.n - (count - 1) * K_WIDTH), first = j.lanes->reverse ? K_WIDTH - part : 0;
         const int64_t step = j.lanes->reverse ? -K_WIDTH : K_WIDTH, last = (count - 1) * step + first;
         O(place) p = O(place_of)(&j, K_WIDTH, 0);
-        for (int64_t r = 0; r < j.rows; r++, p.x += j.x_row, p.y += j.y_row) {
+        for (int64_t r = 0; r < j.rows; r++, p.x += j.x_row, p.y += j.y_row, p.m = p.m ? p.m + j.m_row : NULL) {
                 O(val) v[V_SCAN_TILE];
                 __builtin_prefetch(p.x + j.ahead);
                 V_UNROLL
                 for (int i = 0; i < count - 1; i++)
-                        v[i] = O(load)(p.x + i * step * K_SIZE, NULL, &none);
-                v[count - 1] = O(load_some)(p.x + last * K_SIZE, NULL, &none, first, part);
+                        v[i] = O(load)(p.x + i * step * K_SIZE, p.m ? p.m + i * step : NULL, &none);
+                v[count - 1] = O(load_some)(p.x + last * K_SIZE, p.m ? p.m + last : NULL, &none, first, part);
                 V_UNROLL
                 for (int i = 0; i < count; i++)
                         v[i] = O(lane_scan)(v[i], &t, K_LOG_WIDTH);
@@ -71,8 +71,9 @@ static V_APART int64_t O(narrow_blocks)(const sf_rows *job)
                         V_UNROLL
                         for (int i = 0; i < BLOCK; i++) {
                                 __builtin_prefetch(p.x + j.ahead);
-                                v[i] = O(lane_scan)(O(load_part)(p.x, NULL, &none, 0, unit), &t, LEVELS);
+                                v[i] = O(lane_scan)(O(load_part)(p.x, p.m, &none, 0, unit), &t, LEVELS);
                                 p.x += p.step * K_SIZE;
+                                p.m = p.m ? p.m + p.step : NULL;
                         }
                         O(scan_vectors)(&t, BLOCK, v);
                         const int closed = sf_order_closed(block);
@@ -108,11 +109,12 @@ SF_INLINE sf_rows O(after_narrow)(const sf_rows *j)
 {
         const int64_t tile = V_SCAN_TILE * j->lanes->unit;
         sf_rows rest = *j;
-        if (j->m || j->lanes->levels > 2 || j->start * j->lanes->inner / tile % 4 || (j->rows > 1 && !j->resume))
+        if (j->lanes->levels > 2 || j->start * j->lanes->inner / tile % 4 || (j->rows > 1 && !j->resume))
                 return rest;
         const int64_t done = O(narrow_blocks)(j), on = (j->lanes->reverse ? -done : done) * j->lanes->inner;
         rest.x += on * K_SIZE;
         rest.y += on * K_OUT;
+        rest.m = j->m ? j->m + on : NULL;
         rest.n -= done;
         rest.start += done;
         return rest;

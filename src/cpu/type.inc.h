@@ -7,8 +7,7 @@
  *   K_LANE            the lane type: f32, f64, u8, u16, u32 or u64. Default: K_NAME
  *   K_CONVERT         how elements become lanes. Default: K_SAME
  *   K_STORAGE_BYTES   bytes of an element. Default: those of a lane
- *   K_SIGNED          1 for signed integers, which use the kernels of unsigned lanes, and for bool in
- *                     64-bit lanes, which uses those that count. Default: 0
+ *   K_SIGNED          1 for signed integers, which use the kernels of unsigned lanes. Default: 0
  *   K_PRODUCTS        define it if there are folds of products
  */
 #define K_CAT_(a, b) a##b

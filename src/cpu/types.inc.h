@@ -16,7 +16,7 @@
 #define K_TRUTH 4         /* bool: any value but zero is 1 */
 /* integers, with lanes and results of u64; the job's turn has the sign bits of signed ones */
 #define K_FROM_INTEGER 5
-#define K_FROM_TRUTH 6 /* bool, by the kernels of K_NONZERO */
+#define K_FROM_TRUTH 6
 /* anything: 1 if a bit that the job asks for is set, else 0; in u64 lanes */
 #define K_NONZERO 7
 #define K_FROM_HALF 8  /* f16, with lanes and results of f64 */

@@ -12,8 +12,8 @@ typedef struct O(val) {
 #define K_SECOND_VEC N(vec)
 #include "cpu/value_none.inc.h"
 
-/* The compiler vectorises these loops. They are long, and many places need them. */
-static V_APART O(val) O(lift)(N(vec) v, const O(none) *none)
+/* The compiler vectorises these loops. */
+V_LONG O(val) O(lift)(N(vec) v, const O(none) *none)
 {
         K_LANE_C x[K_WIDTH], power[K_WIDTH];
         (void)none;
@@ -24,7 +24,7 @@ static V_APART O(val) O(lift)(N(vec) v, const O(none) *none)
         }
         return (O(val)){N(get)(power), N(get)(x)};
 }
-static V_APART N(vec) O(log_of)(N(vec) powers, N(vec) multiples)
+V_LONG N(vec) O(log_of)(N(vec) powers, N(vec) multiples)
 {
         K_LANE_C power[K_WIDTH], times[K_WIDTH];
         memcpy(power, &powers, sizeof power);

@@ -21,8 +21,8 @@
  *   v_f64_from_f32          and v_f32_from_f64: between a v_f64 and as many float in memory, and
  *                           v_f64_from_bf16, if V_WIDEN is defined
  *   V_LONG                  static V_APART, if functions of many scalar steps should not be inlined
- *   v_u64_from              (const void *, size) -> v_u64: as many unsigned integers of 1, 2 or 4
- *                           bytes, if V_WIDEN_INTEGERS is defined
+ *   v_u64_from              (const void *, size, truth) -> v_u64: as many unsigned integers of 1,
+ *                           2 or 4 bytes, or bool of 1, if V_WIDEN_INTEGERS is defined
  *   v_lanes_u32             and v_lanes_u64: (const void *) -> a vector of bytes as lanes, if
  *                           V_WIDEN_BYTES is defined
  *   v_shuffle16             (v_raw, v_raw index) -> v_raw: the bytes of every 16 rearranged, by the
@@ -124,14 +124,14 @@ SF_INLINE v_f64 v_f64_from_bf16(const void *p)
 #endif
 
 #ifndef V_WIDEN_INTEGERS
-V_LONG v_u64 v_u64_from(const void *p, const int size)
+V_LONG v_u64 v_u64_from(const void *p, const int size, const bool truth)
 {
         v_u64 v;
         for (int i = 0; i < V_LANES8; i++) {
                 uint64_t one = 0;
                 /* little-endian, as every target is */
                 memcpy(&one, (const char *)p + i * size, (size_t)size);
-                v[i] = one;
+                v[i] = truth ? one != 0 : one;
         }
         return v;
 }
