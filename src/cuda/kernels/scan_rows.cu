@@ -26,8 +26,6 @@ enum {
         SPREAD = LANES * SF_WIDTH, /* elements from one item of a thread to its next item */
         /* For products, a condition before every load costs too much: there is one for the tile. */
         ASKS_ONCE = SF_PRODUCTS,
-        /* sf_scan_lanes: one instruction less for each element and level */
-        CHOOSES = SF_PRODUCTS || (SF_COMMUTES && !SF_PAIRED && SF_WIDTH > 1),
 };
 
 #if SF_STAGED
@@ -166,7 +164,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         for (int q = 0; q < SF_ROWS; q++) {
                                 sf_before<1> before = sf_none_before<1>();
                                 sf_parked parked;
-                                const bool whole = sf_scan_warp<LANES, 1, CHOOSES>(v[q], lane, sf_acc_of(p.neutral), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
+                                const bool whole = sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
                                         sf_vector raw[SF_ITEMS];
 #pragma unroll
                                         for (int i = 0; i < SF_ITEMS; i++)
