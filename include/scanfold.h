@@ -567,9 +567,10 @@ SF_API sf_status sf_fold_workspace(sf_context *ctx, const sf_tensor *x, const sf
  * wherever shards begin.
  *
  * That is because the order (docs/order.md) is a tree over positions: a block of 2^k elements at a
- * multiple of 2^k is a subtree, whoever computes it. A shard is at most 2 log2(length) such blocks.
- * Other ranks need one value for each block of every line: these values are the shard's span. The
- * library sends nothing itself: it computes what is to be sent, and takes what has arrived.
+ * multiple of 2^k is a subtree, whoever computes it. A shard is at most 2 log2(length) such blocks;
+ * one, if any grouping gives the same bits, as of max, of indices and of sums of integers. Other
+ * ranks need one value for each block of every line: these values are the shard's span. The library
+ * sends nothing itself: it computes what is to be sent, and takes what has arrived.
  *
  *     sf_shard_card mine, cards[RANKS];
  *     sf_shard_card_make(ctx, &x, &out, &options, &mine); // never fails: a mistake is in the card

@@ -99,6 +99,22 @@ sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void 
         return SF_OK;
 }
 
+void sf_backend_share(sf_context *ctx, sf_device device, size_t size, sf_memory *memory)
+{
+        sf_cuda_share(ctx, device, size, &memory->data, &memory->owner);
+}
+
+void sf_backend_unshare(sf_memory *memory)
+{
+        sf_cuda_unshare(memory->owner);
+        *memory = (sf_memory){NULL, NULL};
+}
+
+sf_status sf_backend_wait(sf_context *ctx, sf_device device, void *stream)
+{
+        return sf_cuda_wait(ctx, device, stream);
+}
+
 sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *s, int64_t n)
 {
         if (sf_on_host(device))

@@ -80,6 +80,15 @@ void sf_backend_return(sf_context *ctx, sf_device device, void *stream, sf_memor
  * stream, and waits for the copy. */
 sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size);
 
+/*
+ * Memory on the host that is copied fast, and that work on a CUDA device can write: for values that
+ * the host waits for. NULL if there is none of so many bytes, or somebody else has it. After a wait
+ * the host sees what work on the stream has written.
+ */
+void sf_backend_share(sf_context *ctx, sf_device device, size_t size, sf_memory *memory);
+void sf_backend_unshare(sf_memory *memory);
+sf_status sf_backend_wait(sf_context *ctx, sf_device device, void *stream);
+
 /* Are these offsets valid for an axis of n elements? On a device this is checked only where the
  * context asks for it, because the call has to wait for their values. */
 sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *segments, int64_t n);

@@ -110,8 +110,9 @@ static void against_the_reference(long every)
 /* Lines along which products of gates vanish (src/cpu/vanish.inc.h), and what then must not be left
  * out: numbers that are zero, very small or very large, gates above 1, zeros, and numbers that are
  * not finite. */
-static float vanishing_gate(int kind, uint64_t r)
+static float vanishing_gate(int kind, int64_t line, uint64_t r)
 {
+        static const float constant[] = {0.25f, 0.21f, 0.1f, 0.05f, 0.01f, 0.001f, 1e-6f, 0.3f};
         const float usual = 0.8f + (float)(r % 1000) / 5000, half = 0.5f + (float)(r % 500) / 1000;
         switch (kind) {
         case 0: return usual;
@@ -119,7 +120,10 @@ static float vanishing_gate(int kind, uint64_t r)
         case 2: return r >> 20 & 63 ? half : 3e4f;
         case 3: return r >> 20 & 255 ? usual : r >> 30 & 1 ? 0.0f : -0.0f;
         case 4: return r >> 20 & 31 ? usual : 1e-30f;
-        default: return r >> 20 & 1023 ? usual : 1e30f;
+        case 5: return r >> 20 & 1023 ? usual : 1e30f;
+        case 6: return r >> 20 & 1 ? half - 0.5f : 0.5f - half;
+        case 7: return r >> 40 & 127 ? constant[line & 7] : usual;
+        default: return r >> 20 & 255 ? half - 0.5f : r >> 30 & 3 ? 1000.0f : r >> 40 & 1 ? INFINITY : NAN;
         }
 }
 
@@ -132,6 +136,7 @@ static float vanishing_number(int kind, uint64_t r)
         case 2: return r >> 20 & 15 ? 0.0f : ldexpf(usual, -40);
         case 3: return r >> 20 & 255 ? usual : ldexpf(usual, 40);
         case 4: return r >> 20 & 4095 ? usual : INFINITY;
+        case 5: return ldexpf(usual, r >> 20 & 63 ? -70 : 40);
         default: return r >> 20 & 1 ? -0.0f : ldexpf(usual, -130);
         }
 }
@@ -139,11 +144,11 @@ static float vanishing_number(int kind, uint64_t r)
 /* Thinned, one in seven, which goes round shapes, gates and numbers. */
 static void vanishing(long every)
 {
-        enum { N = 24000, KINDS = 6 };
+        enum { N = 24000, KINDS = 7, GATES = 9 };
         static float a[N], b[N], right[N], y[N];
         static double wide[4][N];
         static const int64_t shapes[][2] = {{1, N}, {8, N / 8}, {N / 40, 40}};
-        for (int k = 0; k < KINDS * KINDS * 3; k += every < 100 ? 1 : 7) {
+        for (int k = 0; k < GATES * KINDS * 3; k += every < 100 ? 1 : 7) {
                 const int64_t *shape = shapes[k % 3];
                 int64_t n[2] = {shape[0], shape[1]};
                 sf_scan_options o = SF_SCAN_OPTIONS_INIT;
@@ -151,7 +156,7 @@ static void vanishing(long every)
                 o.reverse = k / 3 % 2;
                 o.exclusive = k / 6 % 2;
                 for (int64_t i = 0; i < N; i++) {
-                        a[i] = vanishing_gate(k / 3 / KINDS, hash((uint64_t)(k * N + i)));
+                        a[i] = vanishing_gate(k / 3 / KINDS, i / 1000, hash((uint64_t)(k * N + i)));
                         b[i] = vanishing_number(k / 3 % KINDS, hash((uint64_t)(k * N + i) + 77));
                         wide[0][i] = a[i], wide[1][i] = b[i];
                 }
@@ -210,6 +215,54 @@ static void limits(void)
                         checks++;
                 }
                 free(memory);
+        }
+}
+
+/*
+ * Products of gates that are not normal numbers, or are rounded to zero, and are multiplied by 2^120
+ * later, in f32. Gates of about 1/4 make such a product of block A, 64 positions from 128 on, behind
+ * which is block R, as long: its first gate is 2^120, and its first number takes away all but what
+ * came before A. So the last result is A's product, but for a power of two and what is to its left.
+ */
+static void found_again(void)
+{
+        enum { N = 256, A = 128, R = 192, LINES = 96, ALL = N * LINES };
+        static float a[ALL], b[ALL], right[ALL], y[ALL], part[64];
+        for (int kind = 0; kind < 4; kind++) {
+                const bool rows = kind & 1;
+                const int64_t shape[2] = {rows ? LINES : N, rows ? N : LINES}, step = rows ? 1 : LINES;
+                for (int64_t line = 0; line < LINES; line++)
+                        for (int64_t i = 0; i < N; i++) {
+                                const uint64_t r = hash((uint64_t)(kind * ALL + line * N + i));
+                                const int64_t at = rows ? line * N + i : i * LINES + line, from = rows ? line * N + A : A * LINES + line;
+                                const float gate = (0.19f + (float)line / 1200) * (1 + (float)(r % 1000) / 10000) * (r >> 40 & 1 ? -1 : 1);
+                                a[at] = i < R ? gate : i > R ? 1 : 0x1p120f;
+                                b[at] = i < R ? 1 + (float)(r >> 20 & 1023) / 1024 : 0;
+                                if (i != R)
+                                        continue;
+                                int64_t length = 64, stride = step;
+                                sf_tensor ta = tensor(a + from, SF_F32, 1, &length), tb = tensor(b + from, SF_F32, 1, &length), tp = tensor(part, SF_F32, 1, &length);
+                                ta.strides = tb.strides = &stride;
+                                CHECK(sf_recurrence(engines[0].ctx, &ta, &tb, &tp, NULL) == SF_OK, "%s", sf_last_error(engines[0].ctx));
+                                b[at] = -0x1p120f * part[63];
+                        }
+                sf_tensor ta = tensor(a, SF_F32, 2, (int64_t *)shape), tb = tensor(b, SF_F32, 2, (int64_t *)shape), tr = tensor(right, SF_F32, 2, (int64_t *)shape),
+                          ty = tensor(y, SF_F32, 2, (int64_t *)shape);
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                o.axis = rows;
+                int64_t found = 0;
+                for (int e = 0; e < engine_count; e++) {
+                        CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, e ? &ty : &tr, &o) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                        for (int64_t i = 0; e && i < ALL; i++)
+                                if (memcmp(&right[i], &y[i], sizeof y[i]))
+                                        FAIL("%s: %s, element %" PRId64 " is %a, not %a", engines[e].name, rows ? "rows" : "columns", i, (double)y[i], (double)right[i]);
+                        checks++;
+                }
+                for (int64_t line = 0; line < LINES; line++) {
+                        const float h = fabsf(right[rows ? line * N + N - 1 : (N - 1) * LINES + line]);
+                        found += h > 0 && h < 0x1p-4f;
+                }
+                CHECK(found > LINES / 4 && found < LINES, "%" PRId64 " of the products are not normal numbers", found);
         }
 }
 
@@ -278,6 +331,7 @@ int main(int argc, char **argv)
         against_the_reference(every < 1 ? 1 : every);
         vanishing(every);
         limits();
+        found_again();
         laws();
         refusals();
         engines_close();

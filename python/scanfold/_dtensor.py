@@ -1,10 +1,14 @@
 """DTensors for scanfold.distributed: which ranks share the axis, and the result's placements."""
+import operator
+import sys
+
 import torch
 
 ALONE = object()  # used as the group of a rank that holds the whole axis
 
 
 def dim_of(x, dim):
+    dim = operator.index(dim)
     if not -x.dim() <= dim < x.dim():
         raise IndexError(f"dim is {dim}; for a tensor of {x.dim()} dimensions it must be {-x.dim()} to {x.dim() - 1}")
     return dim % x.dim()
@@ -60,5 +64,7 @@ def on_dtensor(run, x, dim, fold, keepdim, others):
 
 
 def is_dtensor(x):
+    if "torch.distributed.tensor" not in sys.modules:  # to import it takes seconds
+        return False
     found = kinds()
     return found is not None and isinstance(x, found[0])

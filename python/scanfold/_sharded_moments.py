@@ -4,26 +4,43 @@ The formulas are those of scanfold.mean etc. (src/expr/derive.c), so the results
 Gradients come from the folds."""
 import builtins
 import math
+import zlib
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from . import distributed as ranks
 from ._dtensor import dim_of, is_dtensor, on_dtensor
 
 
-def _length(name, x, dim, group, check):
-    """The length of the whole axis. If the arguments of one rank are wrong, all ranks raise an
-    error here."""
+def _length(name, x, mask, dim, group, check, call):
+    """The length of the whole axis. If the arguments of one rank are wrong, or ranks make different
+    calls, all ranks raise an error here: `call` has what later exchanges depend on.
+
+    The folds of one call may be those of another, or fewer. So a number made of the call is added up
+    over ranks, and its square: only if all have the same are these what each of them expects."""
+    number = 0
+
     def asked():
+        nonlocal number
         if not isinstance(x, Tensor):
             raise TypeError(f"x is {type(x).__name__}; it must be a tensor")
         if not x.dtype.is_floating_point:
             raise TypeError(f"x is {x.dtype}; {name} is of real numbers: give x.float()")
+        if isinstance(mask, Exception):
+            raise mask
         check()
-        length = torch.tensor([x.shape[dim_of(x, dim)]])
-        return length, None, None, torch.empty(1, dtype=torch.int64), ranks.SUM, 0, True, True, False, False, None
-    return int(ranks._compute(asked, group))
+        call.update((key, float(call[key])) for key in ("order", "correction") if key in call)
+        number = zlib.crc32(repr((name, call)).encode()) >> 12
+        own = torch.tensor([[x.shape[dim_of(x, dim)], number, number ** 2]])
+        return own, None, None, torch.empty(3, dtype=torch.int64), ranks.SUM, 0, True, False, False, False, None
+    length, *sums = ranks._compute(asked, group).tolist()
+    count = 1 if group is ranks.ALONE else dist.get_world_size(group)
+    if sums != [count * number, count * number ** 2]:
+        described = ", ".join(f"{key}={value}" for key, value in call.items())
+        raise ValueError(f"this rank calls {name} with {described}, and another one something else; all ranks must make the same call")
+    return length
 
 
 class _Folds:
@@ -96,7 +113,7 @@ def _moment(make, name, x, dim, keepdim, mask, skip_nan, dtype, group, **how):
             raise ValueError(f"ord is {how['order']}; over ranks a norm has 1, 2, inf or -inf")
 
     def run(local, axis, among, replicated, held):
-        n = _length(name, local, axis, among, check)
+        n = _length(name, local, held, axis, among, check, {**how, "mask": held is not None, "dtype": dtype})
         made = dtype or local.dtype
         how["acc"] = torch.float64 if torch.float64 in (local.dtype, made) else torch.float32
         y = make(_Folds(axis, among, replicated, held), local, n, how).to(made)

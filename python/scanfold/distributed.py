@@ -19,6 +19,7 @@ of the others, or one rank fails, all ranks raise the same error. Tensors are on
 devices, where all of this is computed. torch.compile breaks its graph here.
 """
 import builtins
+import functools
 import weakref
 
 import torch
@@ -261,6 +262,8 @@ def _result_dtype(op, x, dtype):
 def _plain(op, x, dim, group, *, fold=False, keepdim=False, reverse=False, exclusive=False, mask=None, initial=None, dtype=None, a=None):
     def asked():
         for name, tensor in (("x", x), ("mask", mask), ("a", a)):
+            if isinstance(tensor, Exception):
+                raise tensor
             if tensor is not None and not isinstance(tensor, Tensor):
                 raise TypeError(f"{name} is {type(tensor).__name__}; it must be a tensor")
         axis = dim_of(x, dim)
@@ -468,9 +471,18 @@ class _Recurrence(torch.autograd.Function):
 # The public functions
 # ---------------------------------------------------------------------------------------------------------------
 def _without_dynamo(function):
-    """A decorator: torch.compile does not trace the function. It does not import torch._dynamo."""
+    """A decorator: torch.compile does not trace the function. Neither it nor a call that is not
+    traced imports torch._dynamo, which takes seconds."""
     lazily = getattr(getattr(torch, "_compile", None), "_disable_dynamo", None)
-    return lazily(function) if lazily else function
+    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    if not lazily or not compiling:
+        return lazily(function) if lazily else function
+    untraced = lazily(function)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return untraced(*args, **kwargs) if compiling() else function(*args, **kwargs)
+    return call
 
 
 @_without_dynamo
@@ -494,16 +506,22 @@ def _fold(op, x, dim, keepdim, reverse, mask, initial, dtype, group):
 
 
 def _without_nan(x, mask, skip_nan):
-    """The mask, which with skip_nan also excludes the elements that are NaN."""
+    """The mask, which with skip_nan also excludes the elements that are NaN. An error takes its
+    place, so that all ranks report it later."""
     if not skip_nan or not isinstance(x, Tensor) or not x.dtype.is_floating_point:
         return mask
-    return x == x if mask is None else (x == x) & mask.bool()
+    try:
+        return x == x if mask is None else (x == x) & mask.bool()
+    except Exception as failed:
+        return failed
 
 
 def _safe_dim(x, dim):
     """dim counted from 0. An invalid one stays as it is, so that all ranks report it later."""
-    ndim = x.dim() if isinstance(x, Tensor) else 0
-    return dim + ndim if -ndim <= dim < 0 else dim
+    try:
+        return dim_of(x, dim)
+    except Exception:
+        return dim
 
 
 @_without_dynamo

@@ -124,15 +124,6 @@ SF_INLINE void O(scan_vectors)(const N(tables) *t, const int count, O(val) *v)
         }
 }
 
-/* levels 0: as many as the tables have. */
-SF_INLINE void O(scan_tile)(const N(tables) *t, const int levels, O(val) *v)
-{
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++)
-                v[i] = O(lane_scan)(v[i], t, levels);
-        O(scan_vectors)(t, V_SCAN_TILE, v);
-}
-
 /* Combines what is to the left of the whole piece. */
 SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
 {
@@ -147,6 +138,19 @@ SF_INLINE void O(add_carry)(const sf_carry *carry, O(val) *v, const int count)
 #ifdef K_VANISHES
 #include "cpu/vanish.inc.h"
 #endif
+
+/* levels 0: as many as the tables have. */
+SF_INLINE void O(scan_all_lanes)(const N(tables) *t, const int levels, O(val) *v)
+{
+        V_UNROLL
+        for (int i = 0; i < V_SCAN_TILE; i++)
+                v[i] = O(lane_scan)(v[i], t, levels);
+}
+SF_INLINE void O(scan_tile)(const N(tables) *t, const int levels, O(val) *v)
+{
+        O(scan_all_lanes)(t, levels, v);
+        O(scan_vectors)(t, V_SCAN_TILE, v);
+}
 
 /* ------------------------------------------------------------------------------------------------
  * Values in scratch memory, as the host fills, combines and reads them

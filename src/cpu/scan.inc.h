@@ -53,6 +53,9 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
 typedef struct O(row) {
         N(vec) before; /* exclusive: for N(shift) */
         N(writer) writer;
+#ifdef K_VANISHES
+        bool fades; /* O(fades) */
+#endif
 } O(row);
 
 /* The result before the first element, or before the next one when a walk is resumed. It is stored
@@ -97,7 +100,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                                 if (N(holds) && held.y)
                                         N(stream_run)(held.y + r * j.y_row, held.v[r], V_SCAN_TILE, p.step < 0);
                         }
-                        O(take_left)(&t, &left, p.tile, NULL, 0, many, v);
+                        O(take_left)(&t, j.lanes, &left, p.tile, NULL, 0, many, false, v);
                         V_UNROLL
                         for (int r = 0; r < many; r++) {
                                 char *y = p.y + r * j.y_row;
@@ -144,18 +147,19 @@ static V_APART void O(simple_four)(const sf_rows *j, int64_t at, int64_t groups)
 #if !defined(K_LEAN) || defined(K_FULL)
 #define K_GENERAL_ONE
 #endif
+#ifdef K_GENERAL_FOUR
+enum { O(writes_now) = true };
+#else
+enum { O(writes_now) = false };
+#endif
 /* Inline where that is worth its size, because registers do not survive a function call in a
  * loop. */
-SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const bool full)
+SF_INLINE void O(write_tile)(N(writer) *writer, char *y, const N(vec) *v, const bool now)
 {
-#ifdef K_GENERAL_FOUR
-        if (full) {
+        if (now)
                 N(write_now)(writer, y, v, V_SCAN_TILE);
-                return;
-        }
-#endif
-        (void)full;
-        N(write)(writer, y, v, V_SCAN_TILE);
+        else
+                N(write)(writer, y, v, V_SCAN_TILE);
 }
 
 /* Scans a tile by plain multiplication. False: the operation has none, or a product was out of
@@ -171,10 +175,18 @@ SF_INLINE bool O(is_plain)(const sf_rows *j, const char *x, const uint8_t *m, in
 }
 
 /* Scans the whole tiles of one group of rows, in every case. levels 0: as many as the tables have,
- * and vectors need not be full. */
-SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, int64_t at, O(row) *rows)
+ * and vectors need not be full. `plain`: there is no mask, nothing to the left, and results are not
+ * shifted; which takes a tenth less time. `fades`: the vectors of tiles are not combined before what
+ * is to their left is. */
+SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, const bool plain, const bool fades, int64_t at, O(row) *rows)
 {
-        const sf_rows j = *job;
+        sf_rows j = *job;
+        const bool now = levels && (plain || O(writes_now));
+        if (plain) { /* to tell the compiler */
+                j.m = NULL;
+                j.carry = NULL;
+                j.exclusive = false;
+        }
         const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int unit = levels ? K_WIDTH : j.lanes->unit;
@@ -199,13 +211,15 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         const uint8_t *m = p.m ? p.m + r * j.m_row : NULL;
                         if (!O(is_plain)(&j, x, m, p.step, v[r])) {
                                 O(load_tile)(x, m, p.step, j.ahead, levels, unit, &none, v[r]);
-                                O(scan_tile)(&t, levels, v[r]);
+                                O(scan_all_lanes)(&t, levels, v[r]);
+                                if (!fades)
+                                        O(scan_vectors)(&t, V_SCAN_TILE, v[r]);
                         }
                         if (N(holds) && held.y)
-                                O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], levels);
+                                O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], now);
                 }
-                O(take_left)(&t, &left, p.tile, j.carry ? j.carry + at * j.carry_row : NULL,
-                             j.carry_row, many, v);
+                O(take_left)(&t, j.lanes, &left, p.tile, j.carry ? j.carry + at * j.carry_row : NULL,
+                             j.carry_row, many, fades, v);
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
                         N(vec) *result = held.v[r];
@@ -222,7 +236,7 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         if (!stream)
                                 N(store_tile)(p.y + r * j.y_row, p.step, unit, result);
                         else if (!N(holds))
-                                O(write_tile)(&row[r].writer, p.y + r * j.y_row, result, levels);
+                                O(write_tile)(&row[r].writer, p.y + r * j.y_row, result, now);
                 }
                 held.y = N(holds) && stream ? p.y : NULL;
                 p.x += V_SCAN_TILE * p.step * K_SIZE;
@@ -242,18 +256,28 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
 }
 static V_APART void O(general_part)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, 1, 0, at, row);
+        O(general_group)(j, 1, 0, false, false, at, row);
 }
 #ifdef K_GENERAL_FOUR
 static V_APART void O(general_four)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, SF_CPU_GROUP, K_LOG_WIDTH, at, row);
+        O(general_group)(j, SF_CPU_GROUP, K_LOG_WIDTH, false, false, at, row);
 }
 #endif
 #ifdef K_GENERAL_ONE
 static V_APART void O(general_one)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, 1, K_LOG_WIDTH, at, row);
+        O(general_group)(j, 1, K_LOG_WIDTH, false, false, at, row);
+}
+#endif
+#ifdef K_VANISHES
+static V_APART void O(general_plain)(const sf_rows *j, int64_t at, O(row) *row)
+{
+        O(general_group)(j, 1, K_LOG_WIDTH, true, false, at, row);
+}
+static V_APART void O(general_fading)(const sf_rows *j, int64_t at, O(row) *row)
+{
+        O(general_group)(j, 1, K_LOG_WIDTH, false, true, at, row);
 }
 #endif
 
@@ -273,9 +297,17 @@ static V_APART void O(scan_end)(const sf_rows *j, int64_t at, const O(place) *p,
                 v[i] = none.value;
                 if (count > 0)
                         v[i] = O(load_some)(p->x + from * K_SIZE, p->m ? p->m + from : NULL, &none, first, count);
+#ifdef K_VANISHES
+                v[i] = O(decided_after)(v[i], count < 0 ? 0 : count, unit, reverse);
+#endif
         }
-        O(scan_tile)(&t, 0, v);
-        O(take_last)(j, p->counters, p->tile, at, &none, v);
+        O(scan_all_lanes)(&t, 0, v);
+#ifdef K_VANISHES
+        if (row->fades)
+                O(take_apart)(j->lanes, p->counters, p->tile, j->carry ? j->carry + at * j->carry_row : NULL, v);
+        else
+#endif
+                O(take_last)(j, p->counters, p->tile, at, &none, &t, v);
         for (int i = 0; i < V_SCAN_TILE; i++) {
                 const int64_t rest = left - i * unit;
                 const int count = rest < unit ? (int)rest : unit, first = reverse ? unit - count : 0;
@@ -320,6 +352,13 @@ SF_INLINE int O(general_rows)(const sf_rows *j, int64_t at, O(row) *row)
         if (j->lanes->unit == K_WIDTH && j->rows - at >= SF_CPU_GROUP) {
                 O(general_four)(j, at, row);
                 return SF_CPU_GROUP;
+        }
+#endif
+#ifdef K_VANISHES
+        row->fades = j->lanes->unit == K_WIDTH && O(fades)(j, at);
+        if (row->fades || (j->lanes->unit == K_WIDTH && !j->m && !j->carry)) {
+                (row->fades ? O(general_fading) : O(general_plain))(j, at, row);
+                return 1;
         }
 #endif
 #ifdef K_GENERAL_ONE

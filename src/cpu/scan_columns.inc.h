@@ -56,8 +56,8 @@ SF_INLINE void O(scan_cells)(const O(strip) *s, const int rows, int64_t c, const
         /* The total is computed apart, because of the tile's values only results are needed. */
         O(val) total = v[V_SCAN_ROWS - 1];
         for (int e = 0; e < s->closed; e++)
-                total = O(combine)(O(get)(s->entry[e] + c * K_EACH), total);
-        O(take_entries)(s->entry, c * K_EACH, s->entries, V_SCAN_ROWS, v);
+                total = O(join_entry)(s->entry[e] + c * K_EACH, total);
+        O(take_entries)(s->entry, c * K_EACH, s->entries, false, V_SCAN_ROWS, v);
         O(put)(s->close + c * K_EACH, total);
 #elif defined(K_ORDERED)
         O(scan_positions)(v);

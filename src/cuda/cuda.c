@@ -252,6 +252,43 @@ sf_status sf_cuda_copy(sf_context *ctx, sf_device device, void *stream, void *to
         return status;
 }
 
+sf_status sf_cuda_wait(sf_context *ctx, sf_device device, void *stream)
+{
+        sf_cuda_device *d;
+        bool entered;
+        SF_TRY(sf_cuda_device_enter(ctx, device.device_id, &d, &entered));
+        const cu_result code = d->driver->stream_wait(stream);
+        sf_status status = code == CU_OK ? SF_OK : sf_cuda_device_fail(ctx, d, code, "waiting for results");
+        sf_cuda_device_leave(d, entered);
+        return status;
+}
+
+void sf_cuda_share(const sf_context *ctx, sf_device device, size_t size, void **data, void **owner)
+{
+        sf_cuda_device *d;
+        bool entered;
+        *data = *owner = NULL;
+        if (size > SF_CUDA_SHARED || sf_cuda_device_enter(ctx, device.device_id, &d, &entered) != SF_OK)
+                return;
+        if (!atomic_exchange(&d->sharing, true)) {
+                if (!d->shared && d->driver->host_allocate(&d->shared, SF_CUDA_SHARED, CU_HOST_PORTABLE_MAPPED) != CU_OK)
+                        d->shared = NULL;
+                if (d->shared) {
+                        *data = d->shared;
+                        *owner = d;
+                } else {
+                        atomic_store(&d->sharing, false);
+                }
+        }
+        sf_cuda_device_leave(d, entered);
+}
+
+void sf_cuda_unshare(void *owner)
+{
+        sf_cuda_device *d = owner;
+        atomic_store(&d->sharing, false);
+}
+
 static sf_status measure_stage(void *with, const sf_step *step)
 {
         stage_of *s = with;

@@ -40,6 +40,10 @@ sf_status sf_cuda_again(sf_context *ctx, const sf_again *again);
 
 /* Memory for a run of several steps on one stream, or that outlives a run: see backend.h. */
 sf_status sf_cuda_copy(sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size);
+enum { SF_CUDA_SHARED = 1 << 20 };
+void sf_cuda_share(const sf_context *ctx, sf_device device, size_t size, void **data, void **owner);
+void sf_cuda_unshare(void *owner);
+sf_status sf_cuda_wait(sf_context *ctx, sf_device device, void *stream);
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner);
 void sf_cuda_return(const sf_context *ctx, sf_device device, void *stream, void *owner);
 sf_status sf_cuda_keep(const sf_context *ctx, sf_device device, size_t size, void **data,

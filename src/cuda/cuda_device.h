@@ -88,6 +88,8 @@ typedef struct sf_cuda_device {
         sf_cuda_graph_block *blocks;               /* free blocks; protected by the lock */
         /* returned by destroyed graphs, to be moved to `blocks` */
         _Atomic(sf_cuda_graph_block *) given_back;
+        atomic_bool sharing; /* somebody has `shared`: SF_CUDA_SHARED bytes, allocated when needed */
+        void *shared;
 } sf_cuda_device;
 
 /* The device, initialised on first use. */

@@ -85,6 +85,7 @@ enum {
         CU_OBJECT_NO_SYNC = 1,
         CU_STREAM_NON_BLOCKING = 1,
         CU_EVENT_NO_TIMING = 2,
+        CU_HOST_PORTABLE_MAPPED = 3,
         CU_GRAPH_MOVE = 1
 };
 

@@ -111,7 +111,7 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
         const int64_t units = s->batch / p->inner, sequences = threads / p->team, room = chip->small_tiles ? 4096 : MOST_STAGED;
         const int64_t several = is_tiny(s) ? MOST_SEVERAL / 2 : MOST_SEVERAL;
         p->rows = at_least(pow2_down(several / (p->items * words)), 1);
-        p->resident = p->rows * p->items * words <= MOST_SEVERAL ? 5 : 3;
+        p->resident = p->rows * p->items * words <= MOST_SEVERAL ? 10 : 6;
         while (p->rows > 1 && p->rows * sequences / 2 >= p->inner && (p->rows * sequences / 2 / p->inner * bytes > room || p->rows * sequences / 2 >= p->inner * units ||
                                2 * s->batch < p->rows * sequences * 2 * (int64_t)chip->multiprocessors))
                 p->rows /= 2;
@@ -120,6 +120,13 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
         if (!s->fold && in != out)
                 p->shared += sf_rows_staged(p->each * s->n * p->inner * out);
         return p->each > 0;
+}
+
+/* Bytes from the result of a sequence to that of the next one; 0: they are not equally far apart. */
+static int64_t apart(const sf_step *s, int64_t inner)
+{
+        const sf_dim *last = s->dims + s->nbatch - 1;
+        return s->nbatch == 1 || last[-1].y == inner * last->y ? last->y : 0;
 }
 
 /* Rows that are vectors as they are, or long enough for vectors at any address, and columns that
@@ -137,20 +144,22 @@ static bool suits(const layout *l, bool down)
         /* H200, share of a copy, so and in vectors at any address: scans of f16 in rows of 65 0.76,
          * 0.23; 101 0.57, 0.35; 333 0.62, 0.44; 555 0.54, 0.50; 1001 0.54, 0.68; of u8 77 0.57,
          * 0.31, 1001 0.34, 0.50; into i64 45 0.58, 0.74; sums of bf16 37 1.40, 0.55; 101 0.46,
-         * 0.41; 401 0.45, 0.50. */
+         * 0.41; 401 0.45, 0.50; of 207, in blocks of 128, 0.82, 0.45. */
         const bool widens = size_of((int32_t)s->out) == 8;
         const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
         /* If all rows of x begin alike, results are aligned, and only x is shifted: rows of 48 bf16
          * 0.61, and 0.50 so. */
         if (l->width * size >= 8 || (row >= 32 && aligned_to(row, 16)))
                 return false;
-        return row < 32 || (s->fold ? s->n < 100 && !pair : s->n < 400 && !widens);
+        return row < 32 || (s->fold ? s->n < 256 && !pair : s->n < 400 && !widens);
 }
 
 sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
 {
         const sf_step *s = l->step;
-        const int64_t threads = chip->small_tiles ? 64 : 256;
+        /* H200, share of a copy, so and in blocks of 256, half as many: products of 51 i64 0.95, 0.81,
+         * sums of 7 f32 1.40, 1.33, scans of 257 f16 into f32 0.98, 0.94. */
+        const int64_t threads = chip->small_tiles ? 64 : 128;
         pieces g;
         *fits = !s->left && !s->values && suits(l, down) && deal(s, chip, threads, &g);
         if (!*fits)
@@ -170,7 +179,7 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
         const bool turns = g.each * g.inner > g.rows * (threads / g.team);
         spec->extra[s->fold ? FOLD_STAGED : SCAN_ROWS_STAGED] = turns ? 2 : 1;
         d.p.units = s->batch;
-        d.p.number[0] = 1;
+        d.p.number[0] = s->fold ? apart(s, g.inner) : 1;
         d.p.number[1] = g.each;
         d.p.number[2] = s->n;
         d.p.number[3] = g.inner;

@@ -406,9 +406,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
          * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
         const int64_t out = size_of(s->out), vector = width * l.in;
-        const int64_t more = l.shift_in && l.in < 4 ? (vector + 6) / 4 * 4 - vector : 0; /* SF_STAGED_MORE */
         const int64_t run = l.shift_out && out >= 4 ? width * out : 0; /* SF_RUNS */
-        int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0) + more, stages, stage, shared;
+        int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared;
         int64_t tiles, depth;
         const bool cuts = s->left && s->values;
         const int64_t rising = cuts ? sf_rising(s->before, s->n) : 0;
@@ -416,7 +415,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* As many stages as shared memory has room for; smaller tiles if that would be fewer than
          * four. */
         for (;; workers /= 2) {
-                stage = workers * items * slot;
+                stage = workers * items * slot + (l.shift_in ? workers / 32 * vector : 0);
                 tiles = ceil_div(cuts ? largest : s->n, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
                 shared = chip->shared_per_block - workers * run;
@@ -563,10 +562,13 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
          * run at once, are for small tensors, which stay in the cache. H200, share of a copy, in 64
          * bytes and in chunks: (32768, 2048) f32 0.62, 0.51; (131072, 2847) f32 0.28, 0.51. */
         const bool light = size_of(s->in) >= 4 && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
-        const bool half = light && l.packs == 1 && blocks <= chip->multiprocessors;
+        const bool half = light && l.packs == 1 && l.width * size_of(s->in) >= 16 && blocks <= chip->multiprocessors;
         const int64_t wide = at_least(size_of(s->in), size_of(s->out)), least = half ? 64 : 128;
+        /* One block for each multiprocessor is idle between its load and its store, and rows that are
+         * not aligned share sectors with their neighbours: (24, 65536, 141) f32 0.35. */
+        const bool lonely = size_of(s->in) == 4 && l.packs > 1 && blocks <= chip->multiprocessors && s->n * s->batch > 64 * many;
         if (down)
-                idle = 4 * blocks < 3 * together || (launch->spec.extra[SCAN_COLUMNS_SLOTS] * launch->spec.width * wide < at_most(least, l.line.len * wide) &&
+                idle = lonely || 4 * blocks < 3 * together || (launch->spec.extra[SCAN_COLUMNS_SLOTS] * launch->spec.width * wide < at_most(least, l.line.len * wide) &&
                                                      launch->spec.extra[SCAN_COLUMNS_SLOTS] && s->n * s->batch > 64 * many);
         sf_step line;
         bool fits = false;
@@ -594,7 +596,10 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
          *      a burst a tile 0.57  0.61  0.59  0.60  0.50  0.57  0.59  0.44
          */
         int64_t columns = down ? l.line.len : 1;
-        bool large = 3 * s->n * s->batch * size_of(s->in) > 2 * chip->l2;
+        /* Half of what is moved. H200, lines of u8 into i64, chained and as bursts: 18705632 0.87,
+         * 0.70; 16 of 2097152 0.73, 0.58; but 5477961 i32 into i64 0.65, 0.73. */
+        const int64_t moved = at_least(size_of(s->in), (size_of(s->in) + size_of(s->out)) / 2);
+        bool large = 3 * s->n * s->batch * moved > 2 * chip->l2;
         if (down && !sf_cuda_as_line(s, true, &line))
                 return plan_columns(ctx, &l, chip, plan, true);
         if (odd_part(columns) > 1)

@@ -7,10 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The device may store so many bytes in the host's memory, one by one; more are copied. */
+#define FEW 16384
+
 void sf_entries_end(sf_shard *s, sf_entries *n)
 {
-        free(n->host);
-        if (n->device.data)
+        if (n->same && !n->waited) /* something failed, but work may be under way */
+                sf_backend_wait(s->ctx, s->p.step.device, s->p.step.stream);
+        if (n->shared.data)
+                sf_backend_unshare(&n->shared);
+        else
+                free(n->host);
+        if (n->device.data && !n->same)
                 sf_backend_return(s->ctx, s->p.step.device, s->p.step.stream, &n->device);
 }
 
@@ -19,20 +27,27 @@ sf_status sf_entries_none(const sf_shard *s, size_t bytes)
         return sf_fail(s->ctx, SF_OUT_OF_MEMORY, "%zu bytes for the values of shards could not be had", bytes);
 }
 
-sf_status sf_entries_begin(sf_shard *s, size_t size, int32_t count, sf_entries *n)
+sf_status sf_entries_begin(sf_shard *s, size_t size, int32_t count, bool made, sf_entries *n)
 {
         *n = (sf_entries){.size = size, .each = (size_t)s->kind.lines * size, .count = count};
-        n->host = malloc((size_t)count * n->each + 1);
+        const size_t bytes = (size_t)count * n->each + 1;
+        sf_backend_share(s->ctx, s->p.step.device, bytes, &n->shared);
+        n->host = n->shared.data ? n->shared.data : malloc(bytes);
+        n->same = made && n->shared.data && bytes <= FEW;
+        if (n->same)
+                n->device.data = n->host;
         if (!n->host)
-                return sf_entries_none(s, (size_t)count * n->each);
-        return sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream,
-                                 (size_t)count * n->each + 1, &n->device);
+                return sf_entries_none(s, bytes);
+        return n->same ? SF_OK : sf_backend_borrow(s->ctx, s->p.step.device, s->p.step.stream, bytes, &n->device);
 }
 
 sf_status sf_entries_move(sf_shard *s, sf_entries *n, bool to_device)
 {
         void *to = to_device ? n->device.data : n->host;
         const void *from = to_device ? n->host : n->device.data;
+        n->waited = true;
+        if (n->same)
+                return sf_backend_wait(s->ctx, s->p.step.device, s->p.step.stream);
         return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, to, from,
                                (size_t)n->count * n->each);
 }
@@ -147,7 +162,7 @@ sf_status sf_device_result(sf_shard *s, sf_pile *pile)
         sf_pile_fold(pile);
         if (s->kind.lines == 1 && step.out != SF_DT_BOOL)
                 return put_result(s, dt, result_of(s, &step, pile, 0));
-        sf_status status = sf_entries_begin(s, (size_t)sf_dtypes[step.out].size, 1, &n);
+        sf_status status = sf_entries_begin(s, (size_t)sf_dtypes[step.out].size, 1, false, &n);
         if (status == SF_OK && are_results(s))
                 memcpy(n.host, sf_pile_block(pile, 0), n.each);
         else

@@ -53,15 +53,19 @@ void sf_part_fan(const sf_shard *s, int64_t rows, sf_part_step *t);
 int64_t sf_part_end(const sf_shard *s, int64_t at);
 
 /* device_values.c: entries, `count` of them, each with one item for each line, on the host and on
- * the device. none: there is no memory for so many bytes. view: one of them as a tensor of the
+ * the device; in the same memory if the device makes them (`made`), they are few, and there is such.
+ * none: there is no memory for so many bytes. view: one of them as a tensor of the
  * part's shape, broadcast along the axis. */
 typedef struct sf_entries {
         char *host;
         sf_memory device;
         size_t size, each; /* bytes of an item, and of an entry */
         int32_t count;
+        sf_memory shared; /* the host's, if it is memory that the device sees too */
+        bool same;        /* and the device's */
+        bool waited;
 } sf_entries;
-sf_status sf_entries_begin(sf_shard *s, size_t size, int32_t count, sf_entries *n);
+sf_status sf_entries_begin(sf_shard *s, size_t size, int32_t count, bool made, sf_entries *n);
 sf_status sf_entries_move(sf_shard *s, sf_entries *n, bool to_device);
 void sf_entries_end(sf_shard *s, sf_entries *n);
 char *sf_entries_item(const sf_entries *n, int32_t entry, int64_t line);

@@ -118,7 +118,7 @@ size_t sf_shard_span_bytes(const sf_shard *s, int32_t from, int32_t to)
 {
         if (from < 0 || to > s->ranks || from >= to)
                 return 0;
-        return (size_t)(sf_span_blocks(s->begin[from], s->begin[to]) * s->kind.lines * sf_span_value_bytes(&s->kind));
+        return (size_t)(sf_span_blocks(&s->kind, s->begin[from], s->begin[to]) * s->kind.lines * sf_span_value_bytes(&s->kind));
 }
 
 size_t sf_shard_bytes(const sf_shard *s, int32_t rank)
@@ -244,18 +244,35 @@ static sf_status fold_block(sf_shard *s, int64_t from, int64_t to, char *values,
         return SF_OK;
 }
 
+/* Where the block ends that begins at `at`. Where any grouping will do, it is all that can be fanned
+ * out, and then the rest. */
+static int64_t block_end(const sf_shard *s, int64_t at)
+{
+        if (!sf_op_free(s->kind.op, s->kind.acc))
+                return at + ((int64_t)1 << sf_span_level(at, s->to));
+        return s->to - (fans(s, at, s->to) ? (s->to - at) % FAN : 0);
+}
+
 static sf_status fold_blocks(sf_shard *s)
 {
-        const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
-        char *span = s->span;
+        sf_pile pile;
         sf_memory values;
-        sf_status status = SF_OK;
-        SF_TRY(sf_backend_borrow(s->ctx, s->p.step.device, NULL, (size_t)s->kind.lines * FAN * sizeof(sf_value), &values));
-        for (int64_t at = s->from; status == SF_OK && at < s->to; span += each) {
-                const int64_t end = at + ((int64_t)1 << sf_span_level(at, s->to));
+        const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
+        char *span = malloc(each + 1);
+        if (!span)
+                return no_memory(s->ctx, each);
+        sf_status status = sf_backend_borrow(s->ctx, s->p.step.device, NULL, (size_t)s->kind.lines * FAN * sizeof(sf_value), &values);
+        sf_pile_start(&pile, &s->kind, s->from);
+        for (int64_t at = s->from, end; status == SF_OK && at < s->to; at = end) {
+                end = block_end(s, at);
                 status = fold_block(s, at, end, values.data, span);
-                at = end;
+                if (status == SF_OK && !sf_pile_add(&pile, end, span))
+                        status = no_memory(s->ctx, each);
         }
+        if (status == SF_OK)
+                memcpy(s->span, pile.data, sf_shard_bytes(s, s->rank));
+        sf_pile_end(&pile);
+        free(span);
         sf_backend_return(s->ctx, s->p.step.device, NULL, &values);
         return status;
 }
@@ -316,6 +333,8 @@ static int64_t power_above(int64_t n)
 
 int64_t sf_part_end(const sf_shard *s, int64_t at)
 {
+        if (sf_op_free(s->kind.op, s->kind.acc))
+                return s->to;
         return at & (power_above(s->to - at) - 1) ? at + ((int64_t)1 << sf_span_level(at, s->to)) : s->to;
 }
 

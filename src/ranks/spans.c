@@ -60,28 +60,30 @@ sf_value sf_span_get(const sf_span_kind *k, const char *from)
         return get_value(k, from);
 }
 
-/* Combines the values of two blocks, line by line, into the left one's. */
-__attribute__((always_inline)) static inline void combine_lines(const sf_span_kind k, char *left, const char *right)
+/* There may be thousands of lines: of the most usual sums the compiler makes vectors. */
+static void add_floats(float *restrict left, const float *restrict right, int64_t n)
 {
-        const size_t each = first_bytes(&k) + second_bytes(&k);
-        for (int64_t i = 0; i < k.lines; i++, left += each, right += each)
-                put_value(&k, left, sf_combine(k.op, k.acc, get_value(&k, left), get_value(&k, right)));
+        for (int64_t i = 0; i < n; i++)
+                left[i] += right[i];
 }
 
-/* There may be thousands of lines: where the kind is a constant, the compiler makes vectors of them. */
+static void add_doubles(double *restrict left, const double *restrict right, int64_t n)
+{
+        for (int64_t i = 0; i < n; i++)
+                left[i] += right[i];
+}
+
+/* Combines the values of two blocks, line by line, into the left one's. */
 static void combine_blocks(const sf_span_kind *k, char *left, const char *right)
 {
-#define KNOWN(OP, ACC)                                                                             \
-        if (k->op == (OP) && k->acc == (ACC)) {                                                    \
-                combine_lines((sf_span_kind){OP, ACC, k->lines}, left, right);                     \
-                return;                                                                            \
-        }
-        KNOWN(SF_SUM, SF_DT_F32)
-        KNOWN(SF_SUM, SF_DT_F64)
-        KNOWN(SF_MAX, SF_DT_F32)
-        KNOWN(SF_MIN, SF_DT_F32)
-#undef KNOWN
-        combine_lines(*k, left, right);
+        const size_t each = first_bytes(k) + second_bytes(k);
+        if (k->op == SF_SUM && k->acc == SF_DT_F32)
+                add_floats((float *)left, (const float *)right, k->lines);
+        else if (k->op == SF_SUM && k->acc == SF_DT_F64)
+                add_doubles((double *)left, (const double *)right, k->lines);
+        else
+                for (int64_t i = 0; i < k->lines; i++, left += each, right += each)
+                        put_value(k, left, sf_combine(k->op, k->acc, get_value(k, left), get_value(k, right)));
 }
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -94,9 +96,11 @@ int sf_span_level(int64_t from, int64_t to)
         return aligned < fits ? aligned : fits;
 }
 
-int32_t sf_span_blocks(int64_t from, int64_t to)
+int32_t sf_span_blocks(const sf_span_kind *k, int64_t from, int64_t to)
 {
         int32_t count = 0;
+        if (sf_op_free(k->op, k->acc))
+                return from < to;
         for (; from < to; count++)
                 from += (int64_t)1 << sf_span_level(from, to);
         return count;
@@ -133,8 +137,10 @@ static void combine_last(sf_pile *p)
         p->level[p->count - 1]++;
 }
 
-static bool add_block(sf_pile *p, int level, const char *values)
+/* Appends a block that ends at `to`. */
+static bool add_block(sf_pile *p, int level, int64_t to, const char *values)
 {
+        const bool any = sf_op_free(p->kind.op, p->kind.acc);
         if (p->count == p->room) {
                 const int32_t room = p->room + 8;
                 char *data = realloc(p->data, (size_t)room * block_bytes(p) + 1);
@@ -145,11 +151,11 @@ static bool add_block(sf_pile *p, int level, const char *values)
         }
         memcpy(p->data + (size_t)p->count * block_bytes(p), values, block_bytes(p));
         p->level[p->count++] = level;
-        p->to += (int64_t)1 << level;
+        p->to = to;
         /* Two blocks of one level are the halves of a larger one if the left one begins where a
          * block of the next level begins. */
-        while (p->count > 1 && p->level[p->count - 2] == p->level[p->count - 1] &&
-               !(p->to & (((int64_t)2 << p->level[p->count - 1]) - 1)))
+        while (p->count > 1 && (any || (p->level[p->count - 2] == p->level[p->count - 1] &&
+                                        !(p->to & (((int64_t)2 << p->level[p->count - 1]) - 1)))))
                 combine_last(p);
         return true;
 }
@@ -157,8 +163,11 @@ static bool add_block(sf_pile *p, int level, const char *values)
 bool sf_pile_add(sf_pile *p, int64_t to, const char *span)
 {
         bool added = true;
+        if (p->to < to && sf_op_free(p->kind.op, p->kind.acc))
+                return add_block(p, 0, to, span);
         while (added && p->to < to) {
-                added = add_block(p, sf_span_level(p->to, to), span);
+                const int level = sf_span_level(p->to, to);
+                added = add_block(p, level, p->to + ((int64_t)1 << level), span);
                 span += block_bytes(p);
         }
         return added;

@@ -6,7 +6,8 @@
  * multiple of 2^k. In memory a span is these blocks in order. Each block has one value for each
  * line, with no more bytes than the operation's values need. To join two adjacent spans, one is
  * appended to the other, and blocks that are the two halves of a larger block are combined: values
- * are only ever combined as the order says.
+ * are only ever combined as the order says. Of operations whose bits do not depend on the grouping
+ * (sf_op_free), a span is one block, whatever its positions are.
  */
 #ifndef SF_SPANS_H
 #define SF_SPANS_H
@@ -25,9 +26,10 @@ int64_t sf_span_value_bytes(const sf_span_kind *kind);
 void sf_span_put(const sf_span_kind *kind, char *to, sf_value v);
 sf_value sf_span_get(const sf_span_kind *kind, const char *from);
 
-/* For a span that is not empty: the level of its first block, and the number of its blocks. */
+/* The level of the first block of positions [from, to), which are not empty. */
 int sf_span_level(int64_t from, int64_t to);
-int32_t sf_span_blocks(int64_t from, int64_t to);
+/* The number of a span's blocks: one at most if any grouping gives the same bits. */
+int32_t sf_span_blocks(const sf_span_kind *kind, int64_t from, int64_t to);
 
 #define SF_SPAN_BLOCKS 128 /* the most, including one that is about to be combined */
 

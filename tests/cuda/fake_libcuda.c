@@ -397,13 +397,15 @@ cu_result cuLaunchKernelEx(const cu_launch *launch, cu_function function, void *
         pthread_mutex_unlock(&one);
         return CU_OK;
 }
+static char shared[1 << 20]; /* what the host and the device see */
 cu_result cuPointerGetAttributes(unsigned count, int *attributes, void **values, cu_address address)
 {
         CALLED(pointer_attributes);
         bool ours = address >= FAKE_MEMORY(0) && address < FAKE_MEMORY(fake.devices);
+        bool pinned = address == (cu_address)(uintptr_t)shared;
         for (unsigned i = 0; i < count; i++)
                 if (attributes[i] == CU_POINTER_MEMORY_TYPE)
-                        *(unsigned *)values[i] = ours ? CU_MEMORY_DEVICE : 0;
+                        *(unsigned *)values[i] = ours ? CU_MEMORY_DEVICE : pinned;
                 else
                         *(int *)values[i] = ours ? (int)((address - FAKE_MEMORY(0)) >> 44) : -2;
         return CU_OK;
@@ -454,6 +456,13 @@ cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
         CALLED(release_async);
         (void)stream;
         return release(address);
+}
+cu_result cuMemHostAlloc(void **memory, size_t size, unsigned flags)
+{
+        CALLED(host_allocate);
+        (void)flags;
+        *memory = shared;
+        return size <= sizeof shared ? CU_OK : 2;
 }
 cu_result cuMemcpyAsync(cu_address to, cu_address from, size_t size, cu_stream stream)
 {

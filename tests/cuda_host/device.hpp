@@ -64,17 +64,17 @@ template <int BYTES> static inline void sf_store(char *p, const sf_raw<BYTES> &r
         SF_TELL(p, BYTES, MODEL_WRITE);
         memcpy(p, r.w, BYTES);
 }
-template <int BYTES> static inline void sf_load_below(int k, int n, const char *p, sf_raw<BYTES> &r)
+template <int AT = 0, int BYTES> static inline void sf_load_below(int k, int n, const char *p, sf_raw<BYTES> &r)
 {
         if (k < n)
-                sf_load(p, r);
+                sf_load(p + AT, r);
         else
                 memset(r.w, 0xa5, sizeof r.w);
 }
-template <int BYTES> static inline void sf_store_below(int k, int n, char *p, const sf_raw<BYTES> &r)
+template <int AT = 0, int BYTES> static inline void sf_store_below(int k, int n, char *p, const sf_raw<BYTES> &r)
 {
         if (k < n)
-                sf_store(p, r);
+                sf_store(p + AT, r);
 }
 
 static inline unsigned char *sf_shared() { return exec_shared(); }
@@ -278,6 +278,16 @@ template <int BYTES> static inline void sf_copy_async(unsigned char *shared, con
         sf_check_aligned(p, BYTES);
         sf_check_aligned(shared, BYTES);
         exec_copy_async(shared, p, BYTES);
+}
+template <int BYTES> static inline void sf_copy_chunk(unsigned char *shared, const char *p, const char *begin, const char *end)
+{
+        sf_raw<BYTES> r;
+        if (p >= begin && p + BYTES <= end) {
+                sf_copy_async<BYTES>(shared, p);
+                return;
+        }
+        sf_load_chunk(p, begin, end, r);
+        sf_shared_store(shared, r);
 }
 static inline void sf_copy_commit() { exec_copy_commit(); }
 template <int PENDING> static inline void sf_copy_wait() { exec_copy_wait(PENDING); }

@@ -1,3 +1,4 @@
+#include "cuda/jit.h"
 #include "kernels.h"
 
 #include <dlfcn.h>
@@ -183,4 +184,32 @@ void kernels_compile(void)
         }
         compiled = count;
         free(names);
+}
+
+int kernels_nvrtc(const char *prefix, long every)
+{
+        const sf_compiler *nvrtc;
+        long met = 0, done = 0, failed = 0;
+        if (sf_jit_compiler(NULL, 0, &nvrtc) != SF_OK) {
+                printf("SKIPPED: %s\n", sf_last_error(NULL));
+                return 77;
+        }
+        for (int i = 0; i < kernels_count(); i++) {
+                const sf_cuda_spec *spec = kernels_spec(i);
+                const char *name = sf_cuda_kernel_name(spec->kernel);
+                if (strncmp(name, prefix, strlen(prefix)) || met++ % every)
+                        continue;
+                sf_binary binary = {NULL, 0, false};
+                char file[64], *source = kernels_text(spec);
+                snprintf(file, sizeof file, "%s.cu", name);
+                done++;
+                if (sf_jit_compile(NULL, nvrtc, file, source, "sm_90", &binary, NULL) != SF_OK) {
+                        fprintf(stderr, "%s\n", sf_last_error(NULL));
+                        failed++;
+                }
+                free(binary.image);
+                free(source);
+        }
+        printf("%ld of %ld kernels compiled for sm_90, %ld failed\n", done, met, failed);
+        return !done || failed;
 }

@@ -22,4 +22,8 @@ const sf_cuda_spec *kernels_spec(int number); /* as they were asked for */
 /* The whole text of a specialisation, as NVRTC is given it; the caller frees it. */
 char *kernels_text(const sf_cuda_spec *spec);
 
+/* Compiles one in `every` of the kernels that were asked for and whose names begin so by NVRTC, for a
+ * chip that has clusters of blocks. 0: all compile; 77: there is no NVRTC. */
+int kernels_nvrtc(const char *prefix, long every);
+
 #endif

@@ -477,6 +477,16 @@ static void meet_large_ways(void)
                 {true, DT_BF16, DT_BF16, SF_MAX, {9000, 2, 2}, 1},
                 {true, DT_F16, DT_F16, SF_PROD, {20000, 2, 1}, 0},
                 {false, DT_I8, DT_I8, SF_SUM, {9000, 3, 1}, 1},
+                {false, DT_U8, DT_U8, SF_MIN, {1, 40007, 17}, 1},
+                {false, DT_I8, DT_I8, SF_SUM, {2, 30007, 5}, 0},
+                /* staged sequences whose last item is there only in part, and backwards */
+                {false, DT_BF16, DT_BF16, SF_SUM, {300, 162, 1}, 1},
+                {true, DT_F32, DT_F32, SF_SUM, {400, 109, 1}, 0},
+                /* rows of vectors that are folded whole or not at all */
+                {true, DT_BF16, DT_BF16, SF_SUM, {60, 1000, 1}, 0},
+                /* short narrow lines, and an axis just past a power of two */
+                {false, DT_F32, DT_F32, SF_SUM, {40, 2165, 2}, 0},
+                {true, DT_F16, DT_F16, SF_SUM, {1, 65, 9000}, 0},
                 /* products of numbers as they are */
                 {true, DT_F64, DT_F64, SF_PROD, {8, 1025, 1}, 0},
                 {true, DT_BF16, DT_BF16, SF_PROD, {3, 3763, 1}, 1},
@@ -522,6 +532,7 @@ static void meet_across(void)
                 {SF_SUM, DT_I8, DT_I8, LAYOUT_compact, {100, 7, 3}, {0, 2}, 2, 1},
                 {SF_MAX, DT_F32, DT_F32, LAYOUT_compact, {70, 90, 2}, {0, 2}, 2, 1},
                 {SF_MIN, DT_I64, DT_I64, LAYOUT_compact, {90, 12, 8}, {0, 2}, 2, 0},
+                {SF_MAX, DT_F16, DT_F16, LAYOUT_compact, {8, 300, 31}, {0, 2}, 2, 1},
         };
         for (size_t i = 0; i < sizeof folds / sizeof *folds; i++) {
                 test_case c = case_plain(true, 0, folds[i].shape[2] > 1 ? 3 : 2, folds[i].shape);

@@ -8,7 +8,6 @@
  * With --nvrtc the chains of ../test_derived.c alone, whose kernels NVRTC compiles, one in N, and nothing runs: the host's compiler takes what a device does not.
  */
 #include "backend_host.h"
-#include "cuda/jit.h"
 #include "harness.h"
 #include "kernels.h"
 
@@ -36,37 +35,6 @@ void engines_open(void)
         }
 }
 
-#define SKIPPED 77
-
-/* One in `every` of the chains' kernels that were asked for, for a chip that has clusters of blocks. */
-static int compile_chains(long every)
-{
-        const sf_compiler *compiler;
-        long met = 0, compiled = 0, failed = 0;
-        if (sf_jit_compiler(NULL, 0, &compiler) != SF_OK) {
-                printf("SKIPPED: %s\n", sf_last_error(NULL));
-                return SKIPPED;
-        }
-        for (int i = 0; i < kernels_count(); i++) {
-                const sf_cuda_spec *spec = kernels_spec(i);
-                const char *name = sf_cuda_kernel_name(spec->kernel);
-                if (strncmp(name, "apply", 5) || met++ % every)
-                        continue;
-                sf_binary binary = {NULL, 0, false};
-                char file[64], *source = kernels_text(spec);
-                snprintf(file, sizeof file, "%s.cu", name);
-                compiled++;
-                if (sf_jit_compile(NULL, compiler, file, source, "sm_90", &binary, NULL) != SF_OK) {
-                        fprintf(stderr, "%s\n", sf_last_error(NULL));
-                        failed++;
-                }
-                free(binary.image);
-                free(source);
-        }
-        printf("%ld of %ld kernels of chains compiled for sm_90, %ld failed\n", compiled, met, failed);
-        return !compiled || failed;
-}
-
 int main(int argc, char **argv)
 {
         char *arguments[] = {argv[0], "30", NULL}, *some[] = {argv[0], "4", NULL}, *derived[] = {argv[0], "797", "9", "1", NULL}, *segments[] = {argv[0], "0", "60", NULL};
@@ -84,7 +52,7 @@ int main(int argc, char **argv)
         host_learning = true;
         if (argc > 5 && !strcmp(argv[4], "--nvrtc")) {
                 char *chains[] = {argv[0], "100000", "100000", "1", NULL};
-                return derived_main(4, chains) || compile_chains(atol(argv[5]));
+                return derived_main(4, chains) || kernels_nvrtc("apply", atol(argv[5]));
         }
         const bool only = argc > 5 && !strcmp(argv[4], "--segments");
         if (only)

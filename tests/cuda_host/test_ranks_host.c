@@ -2,7 +2,7 @@
  * Shards in the memory of a CUDA device, on the host: what each rank computes of its shard by the kernels, against the reference's answer for the whole axis. Met
  * twice, as ../cuda_host/test_expr_host.c says.
  *
- *     test_ranks_host folder compiler jobs [--cases 0 --every N]     every N-th sample
+ *     test_ranks_host folder compiler jobs [--cases 0 --every N | --nvrtc N]     every N-th sample; NVRTC compiles every N-th kernel, and nothing runs
  */
 #include "backend_host.h"
 #include "kernels.h"
@@ -301,6 +301,8 @@ int main(int argc, char **argv)
         kernels_open(argv[1], argv[2], atoi(argv[3]));
         host_learning = true;
         run_all(every);
+        if (argc > 5 && !strcmp(argv[4], "--nvrtc"))
+                return kernels_nvrtc("", atol(argv[5]));
         kernels_compile();
         host_learning = false;
         run_all(every);

@@ -207,6 +207,13 @@ def faults(ranks, me, group):
         ("rank 1 has reverse 1, and rank 0 has 0; all ranks must have the same", lambda: sd.cumsum(x, 0, reverse=me == 1, group=group)),
         ("rank 1 has exclusive 1, and rank 0 has 0; all ranks must have the same", lambda: sd.cumsum(x, 0, exclusive=me == 1, group=group)),
         ("rank 1 has another initial value than rank 0; all ranks must have the same", lambda: sd.cumsum(x, 0, initial=2 if me == 1 else 3, group=group)),
+        ("calls norm with order=", lambda: sd.norm(x, 1 if me == 1 else 2, 0, group=group)),
+        ("calls var with correction=", lambda: sd.var(x, 0, correction=me == 1, group=group)),
+        ("all ranks must make the same call", lambda: (sd.std if me == 1 else sd.var)(x, 0, group=group)),
+        ("all ranks must make the same call", lambda: sd.mean(x, 0, mask=x > 0 if me == 1 else None, group=group)),
+        ("rank 1: RuntimeError: The size of tensor", lambda: sd.cumsum(x, 0, skip_nan=True, mask=torch.ones(7, 7) if me == 1 else None, group=group)),
+        ("rank 1: AttributeError", lambda: sd.mean(x, 0, skip_nan=True, mask=[1] if me == 1 else None, group=group)),
+        ("rank 1: TypeError: 'str' object cannot be interpreted as an integer", lambda: sd.cumsum(x, "0" if me == 1 else 0, group=group)),
         ("rank 1: TypeError: x is list; it must be a tensor", lambda: sd.cumsum([1.0] if me == 1 else x, 0, group=group)),
     ]
     for sentence, ask in asks:
@@ -338,7 +345,11 @@ def main():
             faults(ranks, rank, group)
             if ranks in (3, 8) or ENGINE != "gloo":
                 trees(ranks, rank, group, 5 * EVERY if thin and ranks == 3 else EVERY)
-            if ranks == 2 and DEVICE == "cpu":  # importing torch._dynamo takes seconds
+            if ranks == 2 and DEVICE == "cpu":
+                # Importing these takes seconds: no call may do so by itself. The fork of eight has the second.
+                for module in ("torch._dynamo", "torch.distributed.tensor")[:1 if dist.get_world_size() == 8 else 2]:
+                    if module in sys.modules:
+                        print(f"rank {rank}: calls have imported {module}")
                 compiled(rank, group)
         dist.barrier()
     if dist.get_world_size() == 8:

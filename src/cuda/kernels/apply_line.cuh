@@ -232,27 +232,6 @@ SF_DEVICE void sf_stage(const sf_course &c)
         sf_copy_commit();
 }
 
-/* Word k of a followed by b. */
-template <int BYTES> SF_DEVICE sf_u32 sf_word_of_two(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int k)
-{
-        enum { WORDS = (BYTES + 3) / 4 };
-        return k < WORDS ? a.w[k % WORDS] : b.w[k % WORDS];
-}
-
-/* As sf_cut, where `from` is in word PAST. The compiler knows the words, so it needs no choices. */
-template <int PAST, int SIZE, int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut_at(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int from)
-{
-        if (BYTES < 4)
-                return sf_cut(a, b, from);
-        sf_raw<BYTES> r;
-#pragma unroll
-        for (int k = 0; k < BYTES / 4; k++) {
-                const sf_u32 low = sf_word_of_two(a, b, k + PAST);
-                r.w[k] = SIZE < 4 ? sf_funnel(low, sf_word_of_two(a, b, k + PAST + 1), (from & 3) * 8) : low;
-        }
-        return r;
-}
-
 /* Loads the lane's vectors of an operand; each is cut out of two aligned ones. */
 template <int PAST, int SIZE, int BYTES> SF_DEVICE void sf_cut_vectors(const unsigned char *place, int past, sf_vectors (&v)[SF_ITEMS], sf_raw<BYTES> sf_vectors::*operand)
 {

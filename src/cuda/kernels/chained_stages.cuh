@@ -24,38 +24,21 @@ template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, 
 }
 
 #if SF_SHIFT_IN
-/* How many bytes into a word the vector at `index` of a line begins: if vectors are whole words,
- * they all do alike. */
-SF_DEVICE int sf_past_of(const sf_line &line, sf_i64 index)
+/* Stages a thread's vectors of x at any address, as their first chunks. Elements past the end are
+ * not staged. */
+template <bool WHOLE> SF_DEVICE void sf_stage_chunks(const sf_params &p, const sf_tile &tile, sf_i64 at,
+                                                     int stage, int thread)
 {
-        if (SF_WIDTH * SF_IN_SIZE % 4 == 0)
-                index = 0;
-        return (int)((sf_u64)line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0)) & 3;
-}
-
-/* As sf_stage_part, for the vector of x at any address. Elements past the end are not staged. */
-template <bool WHOLE> SF_DEVICE void sf_stage_any(unsigned char *slot, const sf_line &line,
-                                                  sf_i64 index, sf_i64 n)
-{
-        const char *from = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0);
-        if (SF_STAGED_MORE) {
-                const int past = sf_past_of(line, index);
-                const char *low = SF_X_UNIT < 0 ? line.x - (n - 1) * SF_IN_SIZE : line.x;
+        const sf_chunk own = sf_chunk_of(tile.line, at);
+        const bool end = (thread & 31) == END_LANE;
 #pragma unroll
-                for (int k = 0; k < SF_STAGED_WORDS; k++) {
-                        const char *word = from - past + 4 * k;
-                        const bool there = WHOLE ? 4 * k < past + SF_WIDTH * SF_IN_SIZE
-                                : word < low + n * SF_IN_SIZE && word + 4 > low;
-                        if (there)
-                                sf_copy_async<4>(slot + 4 * k, word);
-                }
-        } else {
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++) {
-                        const int at = sf_slot_of<SF_X_UNIT>(j) * SF_IN_SIZE;
-                        if (WHOLE || index + j < n)
-                                sf_copy_async<SF_IN_SIZE>(slot + at, from + at);
-                }
+        for (int i = 0; i < SF_ITEMS; i++) {
+                const sf_i64 index = at + i * SPREAD;
+                const char *chunk = own.at + TOWARD * i * SPREAD * SF_IN_SIZE;
+                if (WHOLE || sf_needs_first(index, tile.n, own.past))
+                        sf_copy_chunk<CHUNK>(X_SLOT(stage, i, thread), chunk, p.x_begin, p.x_end);
+                if (i == sf_end_item(SF_ITEMS) && end && sf_needs_second(index, tile.n, own.past))
+                        sf_copy_chunk<CHUNK>(END_SLOT(stage, thread), chunk + CHUNK, p.x_begin, p.x_end);
         }
 }
 #endif
@@ -63,14 +46,13 @@ template <bool WHOLE> SF_DEVICE void sf_stage_any(unsigned char *slot, const sf_
 /* WHOLE: the tile is full, as all tiles of a line are except perhaps the last. */
 template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int stage, int thread)
 {
+#if SF_SHIFT_IN
+        sf_stage_chunks<WHOLE>(p, tile, at, stage, thread);
+        return;
+#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_i64 index = at + i * SPREAD;
-#if SF_SHIFT_IN
-                if (WHOLE || index < tile.n)
-                        sf_stage_any<WHOLE>(X_SLOT(stage, i, thread), tile.line, index, tile.n);
-                continue;
-#endif
                 if (WHOLE || index + SF_WIDTH <= tile.n) {
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), tile.line.operand[k], index, sf_along(p).operand[k]);
@@ -83,7 +65,7 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
                         sf_stage_part<SF_M_UNIT, 1>(M_SLOT(stage, i, thread), tile.line.m, index, p.sm);
 #endif
                 }
-#if SF_RAGGED && !SF_SHIFT_IN
+#if SF_RAGGED
                 else if (index < tile.n) {
                         sf_vector v = sf_load_vector(tile.line, index, tile.n, sf_along(p));
 #if SF_LOAD_FUSED
@@ -171,37 +153,15 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
         const sf_i64 at = claim.number * TILE + mine;
         sf_vector raw[SF_ITEMS];
 #if SF_SHIFT_IN
-        const sf_line line = sf_tile_of(p, claim).line;
+        const int past = sf_chunk_of(sf_tile_of(p, claim).line, at).past, lane = thread & 31;
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
 #if SF_SHIFT_IN
-                const unsigned char *slot = X_SLOT(stage, i, thread);
-                const int past = SF_STAGED_MORE ? sf_past_of(line, at + i * SPREAD) : 0;
                 raw[i].x_past = past;
-                raw[i].x_next.w[0] = 0;
-                if (SF_WIDTH * SF_IN_SIZE == 2) { /* less than a word: put together here */
-                        sf_raw<8> two;
-                        sf_shared_load(slot, two);
-                        raw[i].x.w[0] = sf_funnel(two.w[0], two.w[1], past * 8) & 0xffff;
-                        raw[i].x_past = 0;
-                        continue;
-                }
-#pragma unroll
-                for (int k = 0; k < SF_WIDTH * SF_IN_SIZE / 4; k++) {
-                        sf_raw<4> one;
-                        sf_shared_load(slot + 4 * k, one);
-                        raw[i].x.w[k] = one.w[0];
-                        raw[i].x_next.w[k] = 0;
-                }
-                if (SF_STAGED_MORE) {
-                        sf_raw<4> one;
-                        sf_shared_load(slot + SF_WIDTH * SF_IN_SIZE, one);
-                        raw[i].x_next.w[0] = one.w[0];
-                } else {
-                        sf_shared_load(slot, raw[i].x);
-                }
-                continue;
+                sf_clear(raw[i].x_next);
+                if (i == sf_end_item(SF_ITEMS) && lane == END_LANE)
+                        sf_shared_load(END_SLOT(stage, thread), raw[i].x_next);
 #endif
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw[i].operand##k.raw);
@@ -214,6 +174,9 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
                 sf_shared_load(M_SLOT(stage, i, thread), raw[i].m);
 #endif
         }
+#if SF_SHIFT_IN
+        sf_meet_chunks(raw, lane);
+#endif
         sf_elements<SF_COLUMNS>(p, raw, at, SPREAD, 1, v);
 }
 

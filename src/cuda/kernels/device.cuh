@@ -419,37 +419,47 @@ template <int BYTES> SF_DEVICE void sf_in_turn(sf_raw<BYTES> &r)
  * load there would be a branch, or the address would be computed once more for each load. And where
  * branches join, the thread would wait for the loads.
  */
-SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<8> &r)
+template <int AT = 0> SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<16> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %3, %4; @c ld.global.v2.u32 {%0, %1}, [%2]; }" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %5, %6; @c ld.global.v4.u32 {%0, %1, %2, %3}, [%4+%7]; }"
+                     : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p), "r"(k), "r"(n), "n"(AT));
 }
-SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<4> &r)
+template <int AT = 0> SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<8> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u32 %0, [%1]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %3, %4; @c ld.global.v2.u32 {%0, %1}, [%2+%5]; }" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p), "r"(k), "r"(n), "n"(AT));
 }
-SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<2> &r)
+template <int AT = 0> SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<4> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u16 %0, [%1]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u32 %0, [%1+%4]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n), "n"(AT));
 }
-SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<1> &r)
+template <int AT = 0> SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<2> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u8 %0, [%1]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u16 %0, [%1+%4]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n), "n"(AT));
 }
-SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<8> &r)
+template <int AT = 0> SF_DEVICE void sf_load_below(int k, int n, const char *p, sf_raw<1> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %3, %4; @c st.global.v2.u32 [%0], {%1, %2}; }" ::"l"(p), "r"(r.w[0]), "r"(r.w[1]), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c ld.global.u8 %0, [%1+%4]; }" : "=r"(r.w[0]) : "l"(p), "r"(k), "r"(n), "n"(AT));
 }
-SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<4> &r)
+template <int AT = 0> SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<16> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u32 [%0], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %5, %6; @c st.global.v4.u32 [%0+%7], {%1, %2, %3, %4}; }"
+                     ::"l"(p), "r"(r.w[0]), "r"(r.w[1]), "r"(r.w[2]), "r"(r.w[3]), "r"(k), "r"(n), "n"(AT));
 }
-SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<2> &r)
+template <int AT = 0> SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<8> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u16 [%0], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %3, %4; @c st.global.v2.u32 [%0+%5], {%1, %2}; }" ::"l"(p), "r"(r.w[0]), "r"(r.w[1]), "r"(k), "r"(n), "n"(AT));
 }
-SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<1> &r)
+template <int AT = 0> SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<4> &r)
 {
-        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u8 [%0], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n));
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u32 [%0+%4], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n), "n"(AT));
+}
+template <int AT = 0> SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<2> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u16 [%0+%4], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n), "n"(AT));
+}
+template <int AT = 0> SF_DEVICE void sf_store_below(int k, int n, char *p, const sf_raw<1> &r)
+{
+        asm volatile("{ .reg .pred c; setp.lt.s32 c, %2, %3; @c st.global.u8 [%0+%4], %1; }" ::"l"(p), "r"(r.w[0]), "r"(k), "r"(n), "n"(AT));
 }
 
 /* For memory that no launch of this library writes meanwhile: two loads of one address may become
@@ -566,6 +576,8 @@ template <int BYTES> SF_DEVICE void sf_copy_async(unsigned char *shared, const c
         sf_load(p, r);
         sf_shared_store(shared, r);
 }
+/* The same for a chunk that may extend beyond its tensor. */
+template <int BYTES> SF_DEVICE void sf_copy_chunk(unsigned char *shared, const char *p, const char *, const char *) { sf_copy_async<BYTES>(shared, p); }
 SF_DEVICE void sf_copy_commit()
 {
 #if __CUDA_ARCH__ >= 800

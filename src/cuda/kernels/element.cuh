@@ -295,6 +295,27 @@ template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut(const sf_raw<BYTES> &a, cons
         return r;
 }
 
+/* Word k of a followed by b. */
+template <int BYTES> SF_DEVICE sf_u32 sf_word_of_two(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int k)
+{
+        enum { WORDS = (BYTES + 3) / 4 };
+        return k < WORDS ? a.w[k % WORDS] : b.w[k % WORDS];
+}
+
+/* As sf_cut, where `from` is in word PAST. The compiler knows the words, so it needs no choices. */
+template <int PAST, int SIZE, int BYTES> SF_DEVICE sf_raw<BYTES> sf_cut_at(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int from)
+{
+        if (BYTES < 4)
+                return sf_cut(a, b, from);
+        sf_raw<BYTES> r;
+#pragma unroll
+        for (int k = 0; k < BYTES / 4; k++) {
+                const sf_u32 low = sf_word_of_two(a, b, k + PAST);
+                r.w[k] = SIZE < 4 ? sf_funnel(low, sf_word_of_two(a, b, k + PAST + 1), (from & 3) * 8) : low;
+        }
+        return r;
+}
+
 #if SF_MEMBERS == 1
 SF_DEVICE sf_number sf_widen(sf_u64 bits)
 {

@@ -53,13 +53,17 @@ SF_DEVICE void sf_fetch_solid(const sf_params &p, const sf_line &line, sf_i64 ro
 template <bool WHOLE>
 SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row, sf_i64 stop, sf_i64 column, int pitch, sf_vector (&v)[SF_ITEMS][SF_ROWS])
 {
+#if SF_NSEQ == 1
+        sf_line at = sf_moved(line, row, sf_along(p));
+#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_line at = line;
 #if SF_NSEQ > 1
+                sf_line at = line;
                 sf_walk(p, SF_NBATCH, SF_NSEQ, WHOLE || row + i * APART < stop ? row + i * APART : row, at);
 #else
-                at = sf_moved(line, row + i * APART, sf_along(p));
+                if (i) /* a product for each row would take four instructions more */
+                        at = sf_moved(at, APART, sf_along(p));
 #endif
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {

@@ -9,8 +9,8 @@
  *   warp's part. units: sequences times chunks.
  *   SF_STAGED: the tensor is contiguous, but its sequences are short, or are the columns of small
  *   matrices, so that they do not fit vectors. Then what a block has goes through shared memory as
- *   one piece. A unit is a sequence or a small matrix. number[1]: units of a block. number[3]:
- *   sequences of a unit. SF_STAGED > 1: these may be more than the block holds at once.
+ *   one piece. A unit is a sequence or a small matrix. number[0]: bytes from one result to the
+ *   next, or 0. number[1]: units of a block. number[3]: sequences of a unit. SF_STAGED > 1: these may be more than the block holds at once.
  */
 #if SF_STAGED
 typedef int sf_index; /* an element's index in its sequence */
@@ -34,6 +34,41 @@ enum {
         TILE = SPREAD * SF_ITEMS,
         ITEMS = sf_round_up<SF_ITEMS>::POWER,
 };
+
+/* Of a staged sequence, only the last item may lack elements. (If the sequence does not exist, its
+ * items are those of another, and nobody stores their total.) */
+#define SURE(i) (SF_STAGED && (i) + 1 < SF_ITEMS)
+/* Can a vector exist in part? If not, it is asked once for all its elements. */
+enum { IN_PART = SF_RAGGED || SF_EARLY || SF_CUTS || SF_STAGED || (SF_NSEQ > 1 && SF_SHIFT_IN) };
+
+/* Vectors of blocks at any address take their second chunks from the lanes beside. */
+#define SF_BESIDE (SF_SHIFT_IN && SF_CUTS && !SF_MASK && SF_NSEQ == 1)
+
+/* Loads a thread's vectors, of which the first is at `at`. */
+template <bool WHOLE>
+SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index at, sf_index stop,
+                             sf_vector (&v)[SF_ITEMS])
+{
+#if SF_BESIDE
+        const sf_chunk own = sf_chunk_of(line, at);
+        const bool end = (sf_thread() & 31) == END_LANE;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                const sf_index index = at + i * SPREAD;
+                const char *chunk = own.at + TOWARD * i * SPREAD * SF_IN_SIZE;
+                v[i] = sf_no_vector();
+                v[i].x_past = own.past;
+                if (WHOLE || sf_needs_first(index, stop, own.past))
+                        sf_load_chunk(chunk, p.x_begin, p.x_end, v[i].x);
+                if (i == sf_end_item(SF_ITEMS) && end && sf_needs_second(index, stop, own.past))
+                        sf_load_chunk(chunk + CHUNK, p.x_begin, p.x_end, v[i].x_next);
+        }
+#else
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                v[i] = sf_fetch<WHOLE>(p, line, at + i * SPREAD, stop);
+#endif
+}
 
 /* Folds each of a thread's vectors. */
 template <bool WHOLE>
@@ -67,8 +102,11 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
                 sf_acc e[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++)
-                        sf_loaded_below<1, sf_index>(p, v[first + i], WHOLE ? 0 : at + (first + i) * SPREAD, !WHOLE, WHOLE ? 1 : stop, at + (first + i) * SPREAD - early, 1,
+                {
+                        const bool all = WHOLE || SURE(first + i);
+                        sf_loaded_below<1, sf_index>(p, v[first + i], all ? 0 : at + (first + i) * SPREAD, !all && IN_PART, all ? 1 : stop, at + (first + i) * SPREAD - early, 1,
                                                   absent, loaded[i]);
+                }
 #if SF_EARLY
                 sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, absent);
 #endif
@@ -94,6 +132,9 @@ SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index
 {
         sf_acc a[SF_ITEMS];
         sf_loaded loaded[SF_ITEMS][SF_WIDTH];
+#if SF_BESIDE
+        sf_meet_chunks(v, lane);
+#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_loaded_below<1, sf_index>(p, v[i], 0, 0, 1, at + i * SPREAD - early, 1, absent, loaded[i]);
@@ -106,13 +147,9 @@ SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index
         else
                 sf_holds::fold_any(loaded, a);
         if (rest >= TILE)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        v[i] = sf_fetch<true>(p, line, at + TILE + i * SPREAD, stop);
+                sf_fetch_tile<true>(p, line, at + TILE, stop, v);
         else if (rest > 0)
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        v[i] = sf_fetch<false>(p, line, at + TILE + i * SPREAD, stop);
+                sf_fetch_tile<false>(p, line, at + TILE, stop, v);
         return small ? sf_fold_lanes_of<LANES, true>(a, lane) : sf_fold_lanes<LANES>(a, lane);
 }
 #endif
@@ -149,8 +186,9 @@ SF_DEVICE bool sf_multiply_vectors(const sf_params &p, const sf_vector (&v)[SF_I
                         continue;
                 const sf_index first = at + i * SPREAD;
                 sf_loaded x[SF_WIDTH];
-                sf_loaded_below<1, sf_index>(p, v[i % SF_ITEMS], WHOLE ? 0 : first, !WHOLE,
-                                             WHOLE ? 1 : stop, first - early, 1, absent, x);
+                const bool all = WHOLE || SURE(i);
+                sf_loaded_below<1, sf_index>(p, v[i % SF_ITEMS], all ? 0 : first, !all && IN_PART,
+                                             all ? 1 : stop, first - early, 1, absent, x);
 #pragma unroll
                 for (int b = 1; b < SF_WIDTH; b *= 2)
 #pragma unroll
@@ -188,7 +226,7 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_loaded one[1];
-                sf_loaded_below<1, sf_index>(p, v[i], at + i, 1, stop, at + i, 1, absent, one);
+                sf_loaded_below<1, sf_index>(p, v[i], SURE(i) ? 0 : at + i, 1, SURE(i) ? 1 : stop, at + i, 1, absent, one);
                 own[0][i] = one[0];
         }
         sf_fold_each<true>(own, total);
@@ -232,6 +270,17 @@ SF_DEVICE sf_i64 sf_unit(int q, int team)
 }
 
 #if SF_STAGED
+/* The line of a block's sequence, of which only the result is wanted: x is in shared memory. Where
+ * results are equally far apart, as they mostly are, number[0] says how far, and nothing need be
+ * divided. `first`: the block's first sequence. */
+SF_DEVICE sf_line sf_staged_line(const sf_params &p, sf_i64 first, int own)
+{
+        if (!p.number[0])
+                return sf_line_from(p, SF_X, first + own);
+        sf_line line = {SF_X, p.y + first * p.number[0] + own * p.number[0], p.m};
+        return line;
+}
+
 /* Past the block's last sequence: p.units, which means none. */
 #define UNIT_OF(q) (base + (q) * TEAMS + team < sequences ? top * inner + base + (q) * TEAMS + team : p.units)
 #else
@@ -270,6 +319,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         for (int base = 0; base < (SF_STAGED > 1 ? (int)sequences : 1); base += SF_ROWS * TEAMS) {
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
+#if SF_STAGED
+                        const int mine = base + q * TEAMS + team;
+                        line[q] = sf_staged_line(p, top * inner, mine < sequences ? mine : 0);
+                        at[q] = lane & (LANES - 1);
+                        stop[q] = mine < sequences ? n : 0;
+                        continue;
+#endif
                         sf_i64 unit = UNIT_OF(q);
                         sf_i64 batch = SF_SINGLE ? unit : sf_divide(unit, p.number[0]), chunk = SF_SINGLE ? 0 : unit - batch * p.number[0];
                         bool works = unit < p.units;
@@ -294,15 +350,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 stop[q] = (sf_index)start;
                         at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
 #if !SF_STAGED
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                next[q][i] = sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
+                        sf_fetch_tile<false>(p, line[q], at[q], stop[q], next[q]);
 #endif
                 }
 #if SF_STAGED
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
-                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = back ? -inner : inner;
+                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = SF_X_UNIT ? SF_X_UNIT : back ? -inner : inner;
                         const int unit = sf_unit_of(p, sequence, inner);
                         const int begin = (unit * (n - 1) + back) * inner + sequence;
                         const unsigned char *first = in + begin * SF_IN_SIZE;
@@ -310,7 +364,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                          * condition before every load would be a branch. */
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
-                                const int index = at[q] + i * SPREAD, there = index < stop[q] ? index : 0;
+                                const int index = at[q] + i * SPREAD, there = SURE(i) || index < stop[q] ? index : 0;
                                 sf_shared_load(first + there * step * SF_IN_SIZE, next[q][i].x);
                         }
                 }
@@ -334,21 +388,24 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         const sf_i64 rest = stop[q] - begin - (t + 1) * TILE;
                                         if (rest >= 0)
                                                 sum = sf_fold_whole(p, line[q], at[q], stop[q], early[q], lane, absent, rest, next[q]);
-                                        else
+                                        else {
+#if SF_BESIDE
+                                                sf_meet_chunks(next[q], lane);
+#endif
                                                 sum = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+                                        }
 #else
                                         sf_vector now[SF_ITEMS];
 #pragma unroll
                                         for (int i = 0; i < SF_ITEMS; i++)
                                                 now[i] = next[q][i];
                                         if (t + 2 < tiles)
-#pragma unroll
-                                                for (int i = 0; i < SF_ITEMS; i++)
-                                                        next[q][i] = sf_fetch<true>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                                sf_fetch_tile<true>(p, line[q], at[q] + TILE, stop[q], next[q]);
                                         else if (t + 1 < tiles)
-#pragma unroll
-                                                for (int i = 0; i < SF_ITEMS; i++)
-                                                        next[q][i] = sf_fetch<false>(p, line[q], at[q] + TILE + i * SPREAD, stop[q]);
+                                                sf_fetch_tile<false>(p, line[q], at[q] + TILE, stop[q], next[q]);
+#if SF_BESIDE
+                                        sf_meet_chunks(now, lane);
+#endif
                                         if (ANY_ORDER && t + 1 < tiles)
                                                 own_total = sf_fold_own<true>(p, now, at[q], stop[q], early[q], own_total, absent);
                                         else if (ANY_ORDER)

@@ -262,7 +262,7 @@ SF_DEVICE void sf_store_totals(const sf_params &p, const sf_line &line, sf_i64 a
 SF_DEVICE int sf_unit_of(const sf_params &p, int sequence, int inner)
 {
         const sf_params_dim &last = p.dims[SF_NBATCH > 0 ? SF_NBATCH - 1 : 0];
-        return inner == 1 ? sequence : (int)sf_divided(last, sequence);
+        return inner == 1 ? sequence : (int)(sf_high_word((sf_u32)sequence, last.times) >> last.shift);
 }
 
 /* `buffer` and `from` have the same address modulo 16 bytes. */

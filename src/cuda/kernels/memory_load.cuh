@@ -166,6 +166,19 @@ template <int N, class T> SF_DEVICE void sf_clear_early(T (&v)[N][SF_WIDTH], sf_
 #endif
 
 #if SF_PACKS > 1
+/* Packs from number Q on. Where their distance is a constant, it is part of the instruction: the
+ * compiler would add it to every row's address. */
+template <int Q = 0> SF_DEVICE void sf_load_pack(const char *x, int apart, int packs, sf_vector &v)
+{
+#if SF_SLOTS
+        sf_load_below<Q * SF_SLOTS * PACK * SF_IN_SIZE>(Q, packs, x, v.pack[Q]);
+#else
+        sf_load_below(Q, packs, x + Q * apart * SF_IN_SIZE, v.pack[Q]);
+#endif
+        if constexpr (Q + 1 < SF_PACKS)
+                sf_load_pack<Q + 1>(x, apart, packs, v);
+}
+
 /* The vector whose first pack is at column `index`. Each next pack is `apart` columns further. Only
  * `packs` of them exist. */
 SF_DEVICE sf_vector sf_load_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_strides &by)
@@ -173,9 +186,9 @@ SF_DEVICE sf_vector sf_load_packs(const sf_line &line, sf_i64 index, int apart, 
         sf_vector v;
         const char *x = line.x + index * SF_IN_SIZE, *m = line.m + index * by.m;
         (void)m;
+        sf_load_pack(x, apart, packs, v);
 #pragma unroll
         for (int q = 0; q < SF_PACKS; q++) {
-                sf_load_below(q, packs, x + q * apart * SF_IN_SIZE, v.pack[q]);
 #if SF_MASK && SF_M_UNIT
                 sf_load_below(q, packs, m + q * apart, v.keep[q]);
 #elif SF_MASK
@@ -241,6 +254,80 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 #endif
 }
 
+#endif
+
+#if SF_SHIFT_IN && SF_WIDTH * SF_IN_SIZE >= 4
+/*
+ * Vectors at any address, of which neighbouring lanes have neighbouring ones: the second chunk of
+ * each is the first one of the lane beside. So each lane reads one chunk for each vector. Only the
+ * lane at the end of a warp's vectors reads two for its last one; that is lane END_LANE, item
+ * number sf_end_item(items).
+ */
+enum {
+        CHUNK = SF_WIDTH * SF_IN_SIZE,
+        TOWARD = SF_X_UNIT < 0 ? -1 : 1, /* where memory continues: the lane above or below */
+        END_LANE = TOWARD > 0 ? 31 : 0,
+};
+SF_DEVICE constexpr int sf_end_item(int items) { return TOWARD > 0 ? items - 1 : 0; }
+
+/* Where the first chunk of the vector at `index` begins, and how many bytes before the vector. */
+struct sf_chunk {
+        const char *at;
+        int past;
+};
+SF_DEVICE sf_chunk sf_chunk_of(const sf_line &line, sf_i64 index)
+{
+        const char *first = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0);
+        const int past = (int)((sf_u64)first & (CHUNK - SF_IN_SIZE));
+        return sf_chunk{first - past, past};
+}
+
+/* Has that chunk any element before `stop`, which a lane may need? And the one after it? */
+SF_DEVICE bool sf_needs_first(sf_i64 index, sf_i64 stop, int past)
+{
+        return index - TOWARD * (past / SF_IN_SIZE) < stop;
+}
+SF_DEVICE bool sf_needs_second(sf_i64 index, sf_i64 stop, int past)
+{
+        return past && index + (TOWARD > 0 ? SF_WIDTH - past / SF_IN_SIZE : 0) < stop;
+}
+
+/* Makes vectors of chunks: each takes what it lacks from the lane beside. They begin in word PAST. */
+template <int PAST, int N> SF_DEVICE void sf_meet_at(sf_vector (&v)[N], int past, int lane)
+{
+        const bool begin = lane == 31 - END_LANE, end = lane == END_LANE;
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+                const int i = TOWARD > 0 ? k : N - 1 - k, after = k + 1 < N ? i + TOWARD : i;
+                sf_raw<CHUNK> next;
+                sf_clear(next);
+#pragma unroll
+                for (int w = 0; w < PAST + (SF_IN_SIZE < 4); w++) {
+                        next.w[w] = ::sf_shuffle(begin ? v[after].x.w[w] : v[i].x.w[w], (lane + TOWARD) & 31);
+                        if (k + 1 == N && end)
+                                next.w[w] = v[i].x_next.w[w];
+                }
+                v[i].x = sf_cut_at<PAST, SF_IN_SIZE>(v[i].x, next, past);
+        }
+}
+
+/* The same, wherever they begin. All lanes of the warp are here together. */
+template <int N> SF_DEVICE void sf_meet_chunks(sf_vector (&v)[N], int lane)
+{
+        enum { WORDS = CHUNK / 4 };
+        const int past = v[0].x_past;
+        if (WORDS > 3 && past >= 12)
+                sf_meet_at<(WORDS > 3 ? 3 : 0)>(v, past, lane);
+        else if (WORDS > 2 && past >= 8)
+                sf_meet_at<(WORDS > 2 ? 2 : 0)>(v, past, lane);
+        else if (WORDS > 1 && past >= 4)
+                sf_meet_at<(WORDS > 1 ? 1 : 0)>(v, past, lane);
+        else if (past)
+                sf_meet_at<0>(v, past, lane);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                v[i].x_past = 0; /* nothing is left to be cut */
+}
 #endif
 
 /* SF_LIFTED: elements are lifted as soon as they are loaded, because their values hold more than

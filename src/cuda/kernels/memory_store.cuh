@@ -119,18 +119,23 @@ SF_DEVICE sf_u64 sf_outcome(const sf_params &p, sf_answer result, const sf_resul
 #if SF_PACKS > 1 && SF_PARTIAL /* only totals are stored */
 #elif SF_PACKS > 1
 /* Stores a vector in packs, with the arguments of sf_load_packs. */
-SF_DEVICE void sf_store_packs(const sf_line &line, sf_i64 index, int apart, int packs, const sf_answer (&v)[SF_WIDTH])
+template <int Q = 0> SF_DEVICE void sf_store_packs(char *y, int apart, int packs, const sf_answer (&v)[SF_WIDTH])
 {
-        char *y = line.y + index * SF_OUT_SIZE;
+        sf_raw<PACK * SF_OUT_SIZE> r;
+        sf_clear(r);
 #pragma unroll
-        for (int q = 0; q < SF_PACKS; q++) {
-                sf_raw<PACK * SF_OUT_SIZE> r;
-                sf_clear(r);
-#pragma unroll
-                for (int j = 0; j < PACK; j++)
-                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(v[q * PACK + j]));
-                sf_store_below(q, packs, y + q * apart * SF_OUT_SIZE, r);
-        }
+        for (int j = 0; j < PACK; j++)
+                if (PACK == 1 && SF_OUT_SIZE < 4) /* no other bits of the word are stored */
+                        r.w[0] = (sf_u32)sf_narrow(v[Q]);
+                else
+                        sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(v[Q * PACK + j]));
+#if SF_SLOTS
+        sf_store_below<Q * SF_SLOTS * PACK * SF_OUT_SIZE>(Q, packs, y, r);
+#else
+        sf_store_below(Q, packs, y + Q * apart * SF_OUT_SIZE, r);
+#endif
+        if constexpr (Q + 1 < SF_PACKS)
+                sf_store_packs<Q + 1>(y, apart, packs, v);
 }
 #elif SF_WIDTH * SF_OUT_SIZE <= 16 && !(SF_WIDTH & (SF_WIDTH - 1)) /* a fold stores one by one */
 typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;

@@ -10,8 +10,8 @@
  *
  * From its load to its store a tile waits some microseconds for others. So many loads must be under
  * way: a block keeps SF_STAGES tiles in shared memory. Every thread reads only what it staged
- * itself, which needs no barrier. Vectors at any address are staged element by element, or, if
- * elements are smaller than what can be copied so, as the words they are in. While tile i is
+ * itself, which needs no barrier. Of vectors at any address it stages the first chunk, and takes
+ * the rest from the lane beside. While tile i is
  * scanned and stored, tile i + SF_AHEAD is folded and its total is published. There is one barrier
  * for each tile. It hands tile numbers and the totals of warps to the warps that need them, and the
  * totals before a tile back to the workers.
@@ -35,11 +35,6 @@
  * tickets; every block draws SF_STAGES + 2 more than it gets tiles. n: elements of a line.
  */
 
-/* How many words a vector at any address is in, at most; and bytes of the further ones. */
-#define SF_STAGED_WORDS ((SF_WIDTH * SF_IN_SIZE + 6) / 4)
-#define SF_STAGED_MORE                                                                             \
-        (SF_SHIFT_IN && SF_IN_SIZE < 4 ? 4 * SF_STAGED_WORDS - SF_WIDTH * SF_IN_SIZE : 0)
-
 /* Results of whole words at any address go through shared memory (sf_store_run). H200, share of a
  * copy, so and shifted by shuffles: f32 0.67, 0.58; i64 0.61, 0.57; bf16, where words are put
  * together from two, 0.37, 0.42. */
@@ -53,13 +48,15 @@ enum {
         SF_LOADS(OPERAND)
 #undef OPERAND
 #else
-        X_AT, X_END = SF_WIDTH * SF_IN_SIZE + SF_STAGED_MORE - 1,
+        X_AT, X_END = SF_WIDTH * SF_IN_SIZE - 1,
 #endif
         M_AT
 };
 #define OPERAND_SLOT(k) sf_stage_slot<AT_##k, END_##k + 1 - AT_##k>
 #define X_SLOT sf_stage_slot<X_AT, X_END + 1>
 #define M_SLOT sf_stage_slot<M_AT, SF_WIDTH>
+/* SF_SHIFT_IN: where a warp stages the chunk beyond its vectors, after all others. */
+#define END_SLOT(stage, thread) (sf_shared() + ((stage) + 1) * STAGE - (WARPS - (thread) / 32) * CHUNK)
 
 /* Results after a spent product need no totals (tree_products.cuh). */
 #define SF_SPENDS (SF_UNLIFTED && SF_COLUMNS == 1 && SF_DEPTH < 6 && !SF_EXCLUSIVE && !SF_TOTAL && !SF_INITIAL && !SF_LEFTS)
@@ -82,7 +79,7 @@ enum {
         WORKERS = WARPS * 32,
         SPREAD = 32 * SF_WIDTH,
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
-        STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH),
+        STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH) + SF_SHIFT_IN * WARPS * SF_WIDTH * SF_IN_SIZE,
         RUN = 32 * SF_WIDTH * SF_OUT_SIZE,
         WORDS = sizeof(sf_acc) / 4,
         BITS = SF_GROUP_LOG * SF_DEPTH, /* bits of a tile's number */

@@ -76,47 +76,82 @@ SF_DEVICE sf_place sf_place_of(const sf_params &p, sf_i64 first, int slot)
         return at;
 }
 
-/* Whether a thread has all columns of its vectors. Then it asks once for a tile, and not for each
- * row, whether rows exist (SURE). */
-SF_DEVICE bool sf_is_sure(const sf_params &p, const sf_place &at)
-{
-        /* H200, cumsum of (128, 4096, 511) f32 so 0.95, of (32768, 30003) f16 1.02. */
-        if (SF_PACKS > 1)
-                return (SF_PRODUCTS || SF_IN_SIZE < 4) && at.packs == SF_PACKS;
-        return !SF_LOAD_FUSED && !SF_STORE_FUSED && !SF_SECOND && !SF_SHIFT_IN && at.column + SF_WIDTH <= p.inner;
-}
+/* Rows of whole vectors, of x alone: each is loaded, and stored, on one condition, and addresses are
+ * counted up. Otherwise a row would take some 20 instructions, which is as long as memory takes for
+ * two or four narrow elements. */
+#define PLAIN_IN (!SF_PRODUCTS && !SF_LOAD_FUSED && !SF_MASK && !SF_RAGGED && SF_PACKS == 1 && SF_X_UNIT == 1)
+#define PLAIN_OUT (!SF_STORE_FUSED && !SF_SECOND && !SF_RAGGED && SF_PACKS == 1 && SF_Y_UNIT == 1)
 
-template <bool SURE> SF_DEVICE sf_vector sf_load_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there)
+SF_DEVICE sf_vector sf_load_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there)
 {
 #if SF_PACKS > 1
-        return sf_load_packs(line, at.column, at.apart, SURE ? SF_PACKS : there ? at.packs : 0, sf_across(p));
+        return sf_load_packs(line, at.column, at.apart, there ? at.packs : 0, sf_across(p));
 #else
-        return SURE || there ? sf_load_vector(line, at.column, SURE ? at.column + SF_WIDTH : p.inner, sf_across(p)) : sf_no_vector();
+        return there ? sf_load_vector(line, at.column, p.inner, sf_across(p)) : sf_no_vector();
 #endif
 }
 
-/* A thread's rows, of which `there` exist. */
-SF_DEVICE void sf_load_rows(const sf_params &p, const sf_line &line, sf_i64 first, const sf_place &at, bool sure, int there, sf_vector (&to)[SF_ITEMS])
+/* Loads a thread's rows from `row` on, of which `there` exist. Others hold garbage, or keep what
+ * they have. */
+SF_DEVICE void sf_load_rows(const sf_params &p, const sf_line &line, const sf_place &place, sf_i64 row, int there, sf_vector (&v)[SF_ITEMS])
 {
-        if (sure && there == SF_ITEMS)
+        sf_line at = sf_moved(line, row, sf_along(p));
+#if PLAIN_IN
+        at.x += place.column * SF_IN_SIZE;
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        to[i] = sf_load_row<true>(p, sf_moved(line, first + i, sf_along(p)), at, true);
-        else
+        for (int i = 0; i < SF_ITEMS; i++, at.x += p.sx)
+                sf_load_below(i, there, at.x, v[i].x);
+#else
+#if SF_PRODUCTS && !SF_LOAD_FUSED && !SF_SHIFT_IN
+        /* Products need what stands for rows that do not exist, so a thread asks once whether all do. */
+        if (there == SF_ITEMS && (SF_PACKS > 1 ? place.packs == SF_PACKS : place.column + SF_WIDTH <= p.inner)) {
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        to[i] = sf_load_row<false>(p, sf_moved(line, first + i, sf_along(p)), at, i < there);
+                for (int i = 0; i < SF_ITEMS; i++, at = sf_moved(at, 1, sf_along(p)))
+#if SF_PACKS > 1
+                        v[i] = sf_load_packs(at, place.column, place.apart, SF_PACKS, sf_across(p));
+#else
+                        v[i] = sf_load_vector(at, place.column, place.column + SF_WIDTH, sf_across(p));
+#endif
+                return;
+        }
+#endif
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++, at = sf_moved(at, 1, sf_along(p)))
+                if (SF_PACKS > 1 || i < there)
+                        v[i] = sf_load_row(p, at, place, i < there);
+#endif
+}
+
+/* The operands of the store program for the same rows. */
+SF_DEVICE void sf_load_withs(const sf_params &p, const sf_line &line, sf_i64 column, sf_i64 row, int there, sf_results (&with)[SF_ITEMS])
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                if (i < there)
+                        with[i] = sf_fresh_results(sf_moved(line, row + i, sf_along(p)), column, p.inner, sf_shorter(p, row + i), sf_across(p));
 }
 
 #if !SF_PARTIAL
-template <bool SURE> SF_DEVICE void sf_store_row(const sf_params &p, const sf_line &line, const sf_place &at, bool there, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
+/* Stores a thread's rows, as sf_load_rows loads them. */
+SF_DEVICE void sf_store_rows(const sf_params &p, const sf_line &line, const sf_place &place, sf_i64 row, int there,
+                             const sf_answer (&v)[SF_ITEMS][SF_WIDTH], const sf_results (&with)[SF_ITEMS])
 {
-#if SF_PACKS > 1
-        (void)p, (void)with;
-        sf_store_packs(line, at.column, at.apart, SURE ? SF_PACKS : there ? at.packs : 0, v);
+        sf_line at = sf_moved(line, row, sf_along(p));
+        (void)with;
+#if PLAIN_OUT
+        at.y += place.column * SF_OUT_SIZE;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++, at.y += p.sy)
+                sf_store_below(i, there, at.y, sf_pack(p, v[i], with[i]));
 #else
-        if (SURE || there)
-                sf_store_vector(p, line, at.column, SURE ? at.column + SF_WIDTH : p.inner, sf_across(p), v, with);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++, at = sf_moved(at, 1, sf_along(p)))
+#if SF_PACKS > 1
+                sf_store_packs(at.y + place.column * SF_OUT_SIZE, place.apart, i < there ? place.packs : 0, v[i]);
+#else
+                if (i < there)
+                        sf_store_vector(p, at, place.column, p.inner, sf_across(p), v[i], with[i]);
+#endif
 #endif
 }
 #endif
@@ -139,7 +174,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #else
         const sf_place place = sf_place_of(p, strip, slot);
         bool works = group < SF_GROUPS && place.column < p.inner;
-        const bool sure = works && sf_is_sure(p, place);
 #endif
 #if SF_CHUNKED
         sf_i64 folded = (p.number[0] - 1) >> p.number[3], chunks = folded + !SF_PARTIAL;
@@ -165,14 +199,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_vector next[SF_ITEMS];
         sf_results next_with[SF_ITEMS];
         int coming = sf_there(p, works, row);
-        const auto load = [&](sf_i64 first) {
-                sf_load_rows(p, line, first, place, sure, coming, next);
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        if (SF_STORE_FUSED && i < coming)
-                                next_with[i] = sf_fresh_results(sf_moved(line, first + i, sf_along(p)), column, p.inner, sf_shorter(p, first + i), sf_across(p));
-        };
-        load(row);
+        for (int i = 0; i < SF_ITEMS; i++)
+                next[i] = sf_no_vector();
+        sf_load_rows(p, line, place, row, coming, next);
+        sf_load_withs(p, line, column, row, coming, next_with);
 #endif
 #if SF_CHUNKED && !SF_PARTIAL
         if (works)
@@ -215,11 +246,16 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_keep_results(next[i], with[i]);
                 }
                 coming = sf_there(p, works, row + ON * ROWS);
-                if (!SF_SINGLE && done + 1 < tiles)
-                        load(row + ON * ROWS);
+                if (!SF_SINGLE && done + 1 < tiles) {
+                        sf_load_rows(p, line, place, row + ON * ROWS, coming, next);
+                        sf_load_withs(p, line, column, row + ON * ROWS, coming, next_with);
+                }
                 const auto again = [=, &p](auto &rows) {
                         sf_vector raw[SF_ITEMS];
-                        sf_load_rows(p, line, row, place, sure, there, raw);
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                raw[i] = sf_no_vector();
+                        sf_load_rows(p, line, place, row, there, raw);
                         sf_elements<1>(p, raw, row, 1, 0, rows);
                 };
 #endif
@@ -267,30 +303,21 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
                 sf_answer result[SF_ITEMS][SF_WIDTH];
                 sf_finish_rows(p, v, before, whole, parked, result);
-#if !SF_STAGED
-                if (sure && there == SF_ITEMS)
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                sf_store_row<true>(p, sf_moved(line, row + i, sf_along(p)), place, true, result[i], with[i]);
-                else
-#endif
+#if SF_STAGED
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
-                        if (SF_PACKS > 1 || (SF_STAGED ? works : i < there)) {
-#if SF_STAGED
+                        if (works) {
                                 sf_raw<SF_WIDTH * SF_OUT_SIZE> r;
                                 r.w[0] = 0;
 #pragma unroll
                                 for (int j = 0; j < SF_WIDTH; j++)
                                         sf_set_slot<SF_OUT_SIZE>(r, j, sf_narrow(result[i][j]));
                                 sf_shared_store(own + i * pitch * SF_IN_SIZE, r);
-#else
-                                sf_store_row<false>(p, sf_moved(line, row + i, sf_along(p)), place, i < there, result[i], with[i]);
-#endif
                         }
-#if SF_STAGED
                 sf_sync_block();
                 sf_store_piece<SF_OUT_SIZE>(line.y + t * ROWS * pitch * SF_OUT_SIZE, sf_length(p, t, pitch), buffer);
+#else
+                sf_store_rows(p, line, place, row, there, result, with);
 #endif
 #endif
         }

@@ -26,30 +26,34 @@ enum {
         SPREAD = LANES * SF_WIDTH, /* elements from one item of a thread to its next item */
         /* For products, a condition before every load costs too much: there is one for the tile. */
         ASKS_ONCE = SF_PRODUCTS,
+        /* sf_scan_lanes: one instruction less for each element and level */
+        CHOOSES = SF_PRODUCTS || (SF_COMMUTES && !SF_PAIRED && SF_WIDTH > 1),
 };
 
 #if SF_STAGED
-/* As sf_load_vector, for one element in shared memory. `step`: elements from one to the next. An
- * index past the end loads the first element, and nobody uses it: a condition before the load would
- * be a branch, and the next load would have to wait for it. */
-SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int index, int end, int step)
+/* As sf_load_vector, for one element in shared memory. `step`: elements from one to the next. All
+ * items but the last exist, or no sequence does, and then they are those of another. An index past
+ * the end loads the first element, and nobody uses it: a condition before the load would be a
+ * branch, and the next load would have to wait for it. */
+SF_DEVICE sf_vector sf_load_staged(const sf_line &line, int item, int index, int end, int step)
 {
         sf_vector v;
-        sf_shared_glance((const unsigned char *)line.x + (index < end ? index : 0) * step * SF_IN_SIZE, v.x, index < end);
+        const bool there = item + 1 < SF_ITEMS || index < end;
+        sf_shared_glance((const unsigned char *)line.x + (there ? index : 0) * step * SF_IN_SIZE, v.x, there && end > 0);
 #if SF_PRODUCTS
 #pragma unroll
         for (int w = 0; w < (int)(sizeof v.x.w / 4); w++)
-                v.x.w[w] = index < end ? v.x.w[w] : sf_blank(w);
+                v.x.w[w] = there ? v.x.w[w] : sf_blank(w);
 #endif
         return v;
 }
-SF_DEVICE void sf_store_staged(const sf_line &line, int index, int end, int step, const sf_answer (&v)[SF_WIDTH])
+SF_DEVICE void sf_store_staged(const sf_line &line, int item, int index, int end, int step, const sf_answer (&v)[SF_WIDTH])
 {
-        if (index < end)
+        if (item + 1 < SF_ITEMS ? end > 0 : index < end)
                 sf_shared_store((unsigned char *)line.y + index * step * SF_OUT_SIZE,
                                 sf_one_slot<SF_OUT_SIZE>(sf_narrow(v[0])));
 }
-#define LOAD(line, index, end, by) sf_load_staged(line, (int)(index), (int)(end), step)
+#define LOAD(line, index, end, by) sf_load_staged(line, i, (int)(index), (int)(end), step)
 #else
 #define LOAD sf_load_vector
 #endif
@@ -85,7 +89,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_i64 end[SF_ROWS];
         int early[SF_ROWS] = {};
 #if SF_STAGED
-        const int n = (int)p.n, inner = (int)p.number[3], step = p.sx < 0 ? -inner : inner;
+        const int n = (int)p.n, inner = (int)p.number[3], step = SF_X_UNIT ? SF_X_UNIT : p.sx < 0 ? -inner : inner;
         /* top: the block's first unit. back: how many elements a reversed sequence's first element
          * is above its lowest address. */
         const sf_i64 top = sf_block() * p.number[1];
@@ -180,7 +184,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         for (int q = 0; q < SF_ROWS; q++) {
                                 sf_before<1> before = sf_none_before<1>();
                                 sf_parked parked;
-                                const bool whole = sf_scan_warp<LANES, 1, SF_PRODUCTS>(v[q], lane, sf_acc_of(p.neutral), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
+                                const bool whole = sf_scan_warp<LANES, 1, CHOOSES>(v[q], lane, sf_acc_of(p.neutral), parked, [=, &p](sf_acc(&again)[SF_ITEMS][SF_WIDTH]) {
                                         sf_vector raw[SF_ITEMS];
 #pragma unroll
                                         for (int i = 0; i < SF_ITEMS; i++)
@@ -219,7 +223,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_STAGED
 #pragma unroll
                                 for (int i = 0; i < SF_ITEMS; i++)
-                                        sf_store_staged(line[q], (int)at + i * SPREAD, (int)end[q], step, result[i]);
+                                        sf_store_staged(line[q], i, (int)at + i * SPREAD, (int)end[q], step, result[i]);
 #else
                                 sf_store_vectors<LANES, SPREAD>(p, line[q], at, end[q], result, with[q], lane, early[q]);
 #endif

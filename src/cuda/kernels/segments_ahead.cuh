@@ -4,28 +4,11 @@
  * has been published long ago, so it does not wait; and its elements are still in the second-level
  * cache.
  *
- * A tile publishes its own total; the last one of 32 also that of these, and so on, each on a level
- * of its own. All tiles before a tile are one total for each bit of its number, made of these.
+ * All tiles before a tile are one total for each bit of its number, made of published ones.
  *
  * scratch: tickets; for each line and level a total for each slot; the table. number[3]: tickets.
  */
 #include "segments_groups.cuh"
-
-/* The totals of a segment. */
-struct sf_heap {
-        sf_u64 *words; /* of its first tile, on the lowest level */
-        sf_u32 mark;
-};
-SF_DEVICE sf_heap sf_heap_of(const sf_params &p, const sf_share &s, sf_u32 mark)
-{
-        const sf_i64 first = s.unit * p.number[0] * (SF_TILES - 1) + s.slot;
-        return sf_heap{(sf_u64 *)p.scratch + SF_TICKETS / 8 + first * WORDS, mark};
-}
-/* Of the tiles up to number `last`, as many as the level has together. */
-SF_DEVICE sf_u64 *sf_heap_words(const sf_params &p, const sf_heap &heap, int level, sf_i64 last)
-{
-        return heap.words + (level * p.number[0] + last) * WORDS;
-}
 
 /* A warp finds the totals of a level before tile `number`: for each bit of the level's digit, lane
  * b gets the one for bit b. `total` is combined with them. */

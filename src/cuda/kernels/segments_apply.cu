@@ -73,16 +73,24 @@ SF_DEVICE unsigned char *sf_cells_of(int warp)
                warp * sf_several_cells(CELLS, SF_ROW, SIZE);
 }
 
-/* Element j of a vector, stored if k is less than n. */
-template <int ITEM, int BYTES> SF_DEVICE void sf_put_cell(int k, int n, unsigned char *cell,
-                                                          const sf_raw<BYTES> &r, int j)
+/* Element j of a vector, stored if k is less than n, or in any case if ALL. */
+template <int ITEM, bool ALL, int BYTES> SF_DEVICE void
+sf_put_cell(int k, int n, unsigned char *cell, const sf_raw<BYTES> &r, int j)
 {
-        sf_shared_store_below(k, n, cell, sf_one_slot<ITEM>(sf_slot<ITEM>(r, j)));
+        const sf_raw<ITEM> one = sf_one_slot<ITEM>(sf_slot<ITEM>(r, j));
+        if (ALL)
+                sf_shared_store(cell, one);
+        else
+                sf_shared_store_below(k, n, cell, one);
 }
-template <int ITEM, int BYTES> SF_DEVICE void sf_put_memory(int k, int n, char *to,
-                                                            const sf_raw<BYTES> &r, int j)
+template <int ITEM, bool ALL, int BYTES> SF_DEVICE void
+sf_put_memory(int k, int n, char *to, const sf_raw<BYTES> &r, int j)
 {
-        sf_store_below(k, n, to, sf_one_slot<ITEM>(sf_slot<ITEM>(r, j)));
+        const sf_raw<ITEM> one = sf_one_slot<ITEM>(sf_slot<ITEM>(r, j));
+        if (ALL)
+                sf_store(to, one);
+        else
+                sf_store_below(k, n, to, one);
 }
 
 /* Where step K, a map, has its result for the element at an index of the line. */

@@ -94,11 +94,12 @@ template <int K, int N> struct sf_row_steps {
                         for (int j = 0; j < SF_WIDTH; j++) {
                                 const int own = (4 * i + j) ^ row.swap, at = row.at + own;
                                 if (K == LAST && REPLACED)
-                                        sf_put_cell<OWN>(own, row.length, s.cells + at * OWN, r, j);
+                                        sf_put_cell<OWN, false>(own, row.length,
+                                                                s.cells + at * OWN, r, j);
                                 else
-                                        sf_put_memory<OWN>(own, row.length,
-                                                           sf_result_at<K>(p, c, s.first + at), r,
-                                                           j);
+                                        sf_put_memory<OWN, false>(
+                                                own, row.length,
+                                                sf_result_at<K>(p, c, s.first + at), r, j);
                         }
                 }
         }

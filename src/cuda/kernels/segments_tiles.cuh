@@ -1,12 +1,15 @@
 /*
- * segments_tiles.cuh: long segments of lines (segments.cu). Every segment is cut into tiles of TILE
- * elements, counted from its beginning; segments_table.cu has found them. A block has one tile, and
- * each of its warps a chunk of it.
+ * segments_tiles.cuh: segments of lines that are not short on average (segments.cu). Every segment
+ * is cut into tiles of TILE elements, counted from its beginning; segments_table.cu has found them.
+ * A block has one tile, and each of its warps a chunk of it. Where segments have fewer elements
+ * than a tile on average, folds have SF_ALONE: every warp has a tile of its own, and takes its
+ * chunks one after another.
  *
- * SF_TILES: how many levels of totals a scan has. number[0]: slots of a line. number[1]: words of
+ * A tile publishes its own total; the last one of 32 also that of these, and so on, each on a level
+ * of its own. SF_TILES: how many levels there are. number[0]: slots of a line. number[1]: words of
  * scratch before the table.
  */
-enum { TILE = STRETCH };
+enum { TILE = STRETCH, TEAMS = SF_ALONE ? WARPS : 1 };
 static_assert(!(WARPS & (WARPS - 1)), "a tile is a power of two of chunks");
 
 /* What a slot has: a tile, or none (length 0). */
@@ -94,9 +97,25 @@ SF_DEVICE sf_share sf_share_of(const sf_params &p, sf_i64 number, int warp)
         s.tile = sf_entry_at((const sf_u64 *)p.scratch + p.number[1],
                              number - s.unit * p.number[0]);
         s.slot = s.unit * p.number[0] + s.tile.first;
-        s.from = s.tile.number * TILE + warp * CHUNK;
+        s.from = s.tile.number * TILE + (SF_ALONE ? 0 : warp * CHUNK);
         s.left = s.tile.length - s.from;
         return s;
+}
+
+/* The totals of a segment. */
+struct sf_heap {
+        sf_u64 *words; /* of its first tile, on the lowest level */
+        sf_u32 mark;
+};
+SF_DEVICE sf_heap sf_heap_of(const sf_params &p, const sf_share &s, sf_u32 mark)
+{
+        const sf_i64 first = s.unit * p.number[0] * (SF_TILES - 1) + s.slot;
+        return sf_heap{(sf_u64 *)p.scratch + SF_TICKETS / 8 + first * WORDS, mark};
+}
+/* Of the tiles up to number `last`, as many as the level has together. */
+SF_DEVICE sf_u64 *sf_heap_words(const sf_params &p, const sf_heap &heap, int level, sf_i64 last)
+{
+        return heap.words + (level * p.number[0] + last) * WORDS;
 }
 
 /* The total of a warp's share, which has at most N strips. ALL: N full ones. */
@@ -121,112 +140,120 @@ template <int N, bool ALL> SF_DEVICE sf_acc sf_fold_share(const sf_params &p, co
         }
         return sf_fold_strips(v, lane);
 }
-SF_DEVICE sf_acc sf_fold_tile(const sf_params &p, const sf_line &line, const sf_share &s, int warp,
+SF_DEVICE sf_acc sf_fold_chunk(const sf_params &p, const sf_line &line, const sf_share &s, int lane)
+{
+        if (s.left >= CHUNK)
+                return sf_fold_share<SF_LEAF, true>(p, line, s, lane);
+        if (s.left > CHUNK / 2)
+                return sf_fold_share<SF_LEAF, false>(p, line, s, lane);
+        if (s.left > CHUNK / 4)
+                return sf_fold_share<SF_LEAF / 2, false>(p, line, s, lane);
+        return sf_fold_share<SF_LEAF / 4, false>(p, line, s, lane);
+}
+SF_DEVICE sf_acc sf_fold_tile(const sf_params &p, const sf_line &line, sf_share s, int warp,
                               int lane)
 {
-        sf_acc total;
-        if (s.left >= CHUNK)
-                total = sf_fold_share<SF_LEAF, true>(p, line, s, lane);
-        else if (s.left > CHUNK / 2)
-                total = sf_fold_share<SF_LEAF, false>(p, line, s, lane);
-        else if (s.left > CHUNK / 4)
-                total = sf_fold_share<SF_LEAF / 2, false>(p, line, s, lane);
-        else
-                total = sf_fold_share<SF_LEAF / 4, false>(p, line, s, lane);
-        return sf_fold_block(total, warp, lane);
+#if SF_ALONE
+        sf_acc counter[WARPS_LOG + 1], total; /* as in order.h */
+        (void)counter, (void)warp;
+#pragma unroll 1
+        for (int chunk = 0;; chunk++) {
+                const bool last = chunk + 1 == WARPS || s.left <= CHUNK;
+                bool carries = true;
+                total = sf_fold_chunk(p, line, s, lane);
+#pragma unroll
+                for (int k = 0; k < WARPS_LOG; k++) {
+                        if (chunk >> k & 1) {
+                                if (carries || last)
+                                        total = sf_joined(counter[k], total, false);
+                        } else if (carries) {
+                                counter[k] = total;
+                                carries = false;
+                        }
+                }
+                if (last)
+                        return total;
+                s.from += CHUNK;
+                s.left -= CHUNK;
+        }
+#else
+        return sf_fold_block(sf_fold_chunk(p, line, s, lane), warp, lane);
+#endif
 }
 
 #if SF_FOLDS
 /* ------------------------------------------------------------------------------------------------
- * Folds. The block that is the last of its segment to finish folds the tiles' totals.
+ * Folds. Of 32 tiles, the one that is the last to finish folds their totals; of 32 such totals, the
+ * last does likewise, and so on.
  *
- * scratch: the mark; for each line the totals of slots, then for each line how many tiles are done,
- * in the segment's first slot; the table.
+ * scratch: the mark; for each line and level a total for each slot; for each line how many tiles
+ * are done, in slots of their own; the table.
  * ---------------------------------------------------------------------------------------------- */
 
-/* Folds the totals of `tiles` tiles, TILE of them at a time. All are published, or about to be. The
- * first thread gets the total. */
-SF_DEVICE sf_acc sf_fold_tiles(const sf_params &p, const sf_u64 *totals, sf_u32 mark, sf_i64 tiles,
-                               int warp, int lane)
+/* A warp publishes the total of its tile. Returns whether it has that of the segment then, which
+ * all its lanes have. */
+SF_DEVICE bool sf_join_tiles(const sf_params &p, const sf_share &s, const sf_heap &heap,
+                             sf_u64 *done, sf_i64 tiles, sf_acc &total, int lane)
 {
-        /* As in order.h, in the first thread's hands. */
-        sf_acc *const counter = (sf_acc *)sf_shared() + 32;
-        const bool mine = !sf_thread();
-        const sf_i64 rounds = (tiles + TILE - 1) / TILE;
-        sf_acc total;
+        sf_i64 number = s.tile.number;
 #pragma unroll 1
-        for (sf_i64 round = 0; round < rounds; round++) {
-                const sf_i64 first = round * TILE + warp * CHUNK + lane;
-                enum { SOME = 4 }; /* that are looked for at once */
-                sf_acc v[SF_LEAF];
-#pragma unroll
-                for (int j = 0; j < SF_LEAF; j += SOME) {
-                        sf_look look[SOME];
-#pragma unroll
-                        for (int i = 0; i < SOME; i++)
-                                v[j + i] = sf_neutral(p);
-                        if (first - lane + j * 32 >= tiles)
-                                continue;
-#pragma unroll
-                        for (int i = 0; i < SOME; i++) {
-                                const sf_i64 at = first + (j + i) * 32;
-                                look[i].words = totals + (at < tiles ? at : 0) * WORDS;
-                                sf_look_once(look[i], mark);
+        for (int level = 0; tiles > 1; level++) {
+                const sf_i64 first = number & ~(sf_i64)31, left = tiles - first;
+                const int count = left < 32 ? (int)left : 32;
+                if (count > 1) {
+                        int last = 0;
+                        if (!lane) {
+                                sf_publish<1>(sf_heap_words(p, heap, level, number << 5 * level),
+                                              total, heap.mark);
+                                /* On a level, a group of several has more than 32^level tiles, so
+                                 * these slots are its segment's own. */
+                                last = (sf_i64)sf_ticket(done + (first << 5 * level) + level) + 1 ==
+                                       count;
                         }
+                        if (!::sf_shuffle(last, 0))
+                                return false;
+                        total = sf_neutral(p);
+                        if (lane < count) {
+                                sf_look look;
+                                look.words = sf_heap_words(p, heap, level,
+                                                           (first + lane) << 5 * level);
+                                sf_look_once(look, heap.mark);
+                                total = sf_found(p, look, heap.mark);
+                        }
+                        sf_sync_warp();
 #pragma unroll
-                        for (int i = 0; i < SOME; i++)
-                                v[j + i] = sf_choose(first + (j + i) * 32 < tiles,
-                                                     sf_found(p, look[i], mark), sf_neutral(p));
+                        for (int b = 1; b < 32; b *= 2)
+                                total = sf_joined(total, sf_shuffle(total, lane ^ b), lane & b);
                 }
-                sf_sync_warp();
-                total = sf_fold_block(sf_fold_strips(v, lane), warp, lane);
-                int level = 0;
-                for (; mine && round >> level & 1; level++)
-                        total = sf_settled(sf_combine(counter[level], total));
-                if (mine)
-                        counter[level] = total;
+                number >>= 5;
+                tiles = (tiles + 31) >> 5;
         }
-        bool any = false;
-        for (int level = 0; mine && rounds >> level; level++)
-                if (rounds >> level & 1) {
-                        total = any ? sf_settled(sf_combine(counter[level], total))
-                                    : counter[level];
-                        any = true;
-                }
-        return total;
+        return true;
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         const int thread = sf_thread(), warp = thread / 32, lane = thread & 31;
-        const sf_i64 all = p.units * p.number[0];
+        const sf_i64 all = p.units * p.number[0], own = sf_block() * TEAMS + (SF_ALONE ? warp : 0);
         sf_u64 *const words = (sf_u64 *)p.scratch;
-        const sf_share s = sf_share_of(p, sf_block(), warp);
+        if (own >= all)
+                return;
+        const sf_share s = sf_share_of(p, own, warp);
         const sf_u32 mark = (sf_u32)(words[0] >> 32);
+        const bool first = SF_ALONE || !warp;
         if (!sf_has_entry(p, s.tile.segment))
                 return;
         const sf_line line = sf_batch_line(p, s.unit);
         if (!s.tile.length) {
-                if (!s.tile.number && !thread) /* an empty segment, not an empty slot */
+                if (!s.tile.number && first && !lane) /* an empty segment, not an empty slot */
                         sf_store_entry(p, line, s.tile.segment, sf_identity(p));
                 return;
         }
         sf_acc total = sf_fold_tile(p, line, s, warp, lane);
-        const sf_i64 tiles = (s.tile.length + TILE - 1) / TILE;
-        if (tiles > 1) {
-                sf_u64 *const totals = words + SF_TICKETS / 8 + s.slot * WORDS;
-                int *const last = (int *)(sf_shared() + sf_tiles_desk(sizeof(sf_acc)));
-                if (!thread) {
-                        sf_publish<1>(totals + s.tile.number * WORDS, total, mark);
-                        *last = (sf_i64)sf_ticket(words + p.number[1] - all + s.slot) + 1 == tiles;
-                }
-                sf_sync_block();
-                if (!*last)
-                        return;
-                total = sf_fold_tiles(p, totals, mark, tiles, warp, lane);
-        }
-        if (!thread)
+        if (first && sf_join_tiles(p, s, sf_heap_of(p, s, mark), words + p.number[1] - all + s.slot,
+                                   (s.tile.length + TILE - 1) / TILE, total, lane) &&
+            !lane)
                 sf_store_entry(p, line, s.tile.segment, total);
 }
 #else

@@ -155,6 +155,8 @@ static const listed steps[] = {
         {"logcumsumexp_rows", 0, SF_LOGSUMEXP, SF_DT_F32, SF_DT_F32, 2, {16384, 16384}, 2, 0, 0, 0, 1, 0, 0},
         {"logcumsumexp_columns", 0, SF_LOGSUMEXP, SF_DT_F32, SF_DT_F32, 2, {16384, 16384}, 1, 0, 0, 0, 1, 0, 0},
         {"segments", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {64 * P20}, 1, 0, 0, 0, 1, 0, P20},
+        {"segments_middle_sum", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {64 * P20}, 1, 0, 0, 0, 1, 0, P20 / 16},
+        {"segments_middle_argmax", 1, SF_ARGMAX, SF_DT_F32, SF_DT_I64, 1, {64 * P20}, 1, 1, 0, 0, 0, 0, P20 / 16},
         {"segments_long", 0, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {64 * P20}, 1, 0, 0, 0, 1, 0, 64},
         {"segments_long_sum", 1, SF_SUM, SF_DT_F32, SF_DT_F32, 1, {64 * P20}, 1, 0, 0, 0, 1, 0, 64},
         {"segments_long_f64", 0, SF_SUM, SF_DT_F64, SF_DT_F64, 1, {64 * P20}, 1, 1, 0, 1, 0, 0, 64},
