@@ -27,14 +27,12 @@
  * whose work comes later, can use a returned block.
  */
 #include "cuda/cuda_device.h"
+#include "cuda/kernels/shared.h"
 
 #include <stdlib.h>
 
 /* The smallest block: growing step by step from a few bytes would allocate many times. */
 #define LEAST ((size_t)1 << 20)
-
-/* Marks have 32 bits; the words are cleared after this many. */
-#define MOST_MARKS ((uint32_t)1 << 31)
 
 /* Up to this many streams, no events are recorded: most programs have fewer. */
 #define FEW 8
@@ -202,7 +200,7 @@ sf_status sf_cuda_scratch_take(const sf_context *ctx, sf_cuda_device *d, cu_stre
         size_t held = lane ? lane->block[watched].size : 0;
         if (lane && watched) {
                 scratch->marks = &lane->marks;
-                if (held < size || lane->marks == MOST_MARKS)
+                if (held < size || lane->marks == SF_MOST_MARKS)
                         lane->marks = 0;
         }
         if (lane && held >= size) {

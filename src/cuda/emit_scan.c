@@ -26,16 +26,17 @@ static bool fits_whole(const layout *l, const sf_cuda_chip *chip)
 }
 
 /*
- * Whether a scan of products has registers for pairs. H200, share of plain multiplication, pairs
- * and numbers: f32 in vectors of four, rows of 16384, numbers near 1 0.98 and 0.91, of a normal
- * distribution 0.99 and 0.77; 2^28 in one line 0.77 and 0.82, 0.73 and 0.54. Single elements have no
- * vectors to multiply: rows of 50257 0.76 and 0.97, 0.56 and 0.39. Other elements have no room.
+ * Whether a scan of products along rows has registers for pairs. H200, share of plain
+ * multiplication, pairs and numbers: f32 in vectors of four, rows of 16384, numbers near 1 0.98 and
+ * 0.91, of a normal distribution 0.99 and 0.77. Single elements have no vectors to multiply: rows of
+ * 50257 0.76 and 0.97, 0.56 and 0.39. Other elements have no room. One line of 2^28 gains nothing:
+ * 0.94 and 0.97, 0.73 and 0.83.
  */
-static bool lifts(const layout *l, int64_t columns)
+static bool lifts(const layout *l)
 {
         const sf_step *s = l->step;
         return sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) && scanned_size(s) == 4 &&
-               size_of(s->in) == 4 && l->width > 1 && columns == 1;
+               size_of(s->in) == 4 && l->width > 1;
 }
 
 static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
@@ -96,7 +97,7 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                         team /= 2;
                 spec->threads = (int32_t)team;
                 /* H200, rows of 3000, which fill no tile: pairs 0.71, numbers 0.90. */
-                if (lifts(l, 1) && vectors >= team * items)
+                if (lifts(l) && vectors >= team * items)
                         spec->flags |= SF_CUDA_LIFTS;
                 /* Small blocks have 64 registers a thread, unless that many elements are held. */
                 const int64_t each = spec->flags & SF_CUDA_LIFTS ? value_size(s) : scanned_size(s);
@@ -443,10 +444,6 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;
-        /* Warps whose products leave the range hold pairs. H200, share of plain multiplication, 2^28
-         * f32 in one line, so, all as pairs, and all as numbers: near 1 0.87, 0.74, 0.94; of a normal
-         * distribution 0.69, 0.75, 0.51; between 0 and 1 0.69, 0.75, 0.56. */
-        spec->flags |= lifts(&l, columns) ? SF_CUDA_LIFTS : 0;
         spec->extra[SCAN_CHAINED_COLUMNS] = (int32_t)columns;
         spec->extra[SCAN_CHAINED_STAGES] = (int32_t)stages;
         spec->extra[SCAN_CHAINED_AHEAD] = (int32_t)ahead;
@@ -527,7 +524,7 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
         d.p.number[3] = s->batch * tiles;
         d.across = sf_cuda_total_across(s, columns);
         plan->launches = 1;
-        plan->scratch = published(s->batch, groups, columns, acc);
+        plan->scratch = published(s->batch, groups, columns, product ? acc / 2 : acc);
         plan->watched = true;
         int64_t shared = SF_BURST_TICKET + sf_burst_end(threads / 32, columns, depth) * acc;
         shared += staged ? threads * items * l.width * size_of(s->in) + 16 : 0;

@@ -532,7 +532,7 @@ static void test_watched(void)
                 if (d->lanes[i].marks == 3)
                         lane = &d->lanes[i];
         CHECK(lane, "%s", "no lane has made three launches");
-        lane->marks = ((uint32_t)1 << 31) - 1;
+        lane->marks = SF_MOST_MARKS - 1;
         CLEARED(lengthy(1, stream, 1 << 22), SF_OK, 0);
         CLEARED(lengthy(1, stream, 1 << 22), SF_OK, 1);
         CHECK(lane->marks == 1, "%u", lane->marks);

@@ -284,6 +284,57 @@ static void meet_large_mantissas(void)
         }
 }
 
+/*
+ * Lines whose product becomes a zero or an infinity, and a NaN later, or leaves the range for good: what follows is told by the signs
+ * alone (sf_is_spent), of numbers near 1 and of others.
+ */
+static void meet_spent_lines(void)
+{
+        enum { N = 70000 };
+        static const float first[] = {-0.0f, -INFINITY, 1.5f}, later[] = {INFINITY, 0, 0};
+        static _Alignas(64) float x[N], y[2][N];
+        static _Alignas(64) uint16_t narrow[N], z[2][N];
+        int64_t n = N;
+        for (int i = 0; i < 12; i++) {
+                if (!is_turn())
+                        continue;
+                const int what = i / 2 % 3;
+                for (int k = 0; k < N; k++) {
+                        const uint64_t h = hash((uint64_t)(first_seed * 1000 + N * i + k));
+                        const float size = 1 + (float)(h >> 40) * 0x1p-30f;
+                        x[k] = ldexpf(h & 1 ? -size : size, i % 2 ? (int)(h >> 1 & 31) - 16 : what == 2 ? -(int)(k % 8 == 0) : 0);
+                }
+                x[N / 4] = first[what];
+                x[N - N / 4] = later[what];
+                for (int k = 0; k < N; k++) {
+                        uint32_t bits;
+                        memcpy(&bits, &x[k], 4);
+                        narrow[k] = (uint16_t)(bits >> 16);
+                }
+                for (int k = 0; k < 2; k++) {
+                        sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_F32, .shape = &n}, ty = tx;
+                        sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                        ty.data = y[k];
+                        if (i >= 6) {
+                                tx.data = narrow;
+                                ty.data = z[k];
+                                tx.dtype = ty.dtype = SF_BF16;
+                        }
+                        o.op = SF_PROD;
+                        host_seed = turn;
+                        CHECK(sf_scan(engines[k].ctx, &tx, &ty, &o) == SF_OK, "%s", sf_last_error(engines[k].ctx));
+                }
+                cases_checked++;
+                int wrong = 0;
+                for (int k = 0; k < N && !host_learning; k++)
+                        if (i < 6)
+                                wrong += memcmp(&y[0][k], &y[1][k], 4) && !(isnan(y[0][k]) && isnan(y[1][k]));
+                        else
+                                wrong += z[0][k] != z[1][k] && !((z[0][k] & 0x7fff) > 0x7f80 && (z[1][k] & 0x7fff) > 0x7f80);
+                CHECK(!wrong, "line %d: %d results of a spent product", i, wrong);
+        }
+}
+
 /* An axis that a thread holds whole, whatever its length: of small matrices, of wide ones, of narrow elements at odd addresses. */
 static void meet_short_axes(void)
 {
@@ -523,6 +574,7 @@ static void meet_all(void)
         host_chip.multiprocessors = 1;
         host_chip.l2 = 8192;
         meet_large_ways();
+        meet_spent_lines();
 }
 
 int main(int argc, char **argv)

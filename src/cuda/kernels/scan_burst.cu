@@ -31,7 +31,7 @@ enum {
         WARPS = SF_THREADS / 32,
         SPREAD = 32 * SF_WIDTH, /* elements from one item of a thread to its next item */
         TILE = SF_THREADS * SF_ITEMS * SF_WIDTH,
-        WORDS = sizeof(sf_acc) / 4,
+        WORDS = SF_TOTAL_WORDS,
         GROUP = SF_GROUP * SF_COLUMNS,                 /* totals of a group */
         LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS, /* totals of a group for each thread */
         STAGED = ODD ? TILE * SF_IN_SIZE + 16 : 0,     /* bytes of the tile in shared memory */
@@ -56,9 +56,9 @@ SF_DEVICE void sf_look(const sf_params &p, sf_u32 unit, sf_u32 number, int from,
 #pragma unroll 1
         for (int k = 0; k < LOOKS; k++) {
                 sf_u64 word[SF_DEPTH][WORDS];
-                sf_u32 differs;
+                sf_u32 missing = ~0u; /* bit l: level l */
                 do {
-                        differs = 0;
+                        sf_u32 late = 0;
                         /* sf_anew: otherwise the compiler keeps addresses from one try to the next,
                          * and registers spill. */
                         const int own = sf_anew(sf_thread()) + k * SF_THREADS;
@@ -66,23 +66,18 @@ SF_DEVICE void sf_look(const sf_params &p, sf_u32 unit, sf_u32 number, int from,
                         for (int l = 0; l < SF_DEPTH; l++) {
                                 const sf_u32 index = number >> (5 * l) & ~31u;
                                 const sf_u64 *first = sf_entry_of(p, unit, l, index, 0);
-                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS)
+                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS && missing >> l & 1)
 #pragma unroll
                                         for (int w = 0; w < WORDS; w++)
                                                 word[l][w] = sf_watch(first + (own * WORDS + w));
                         }
 #pragma unroll
                         for (int l = 0; l < SF_DEPTH; l++)
-                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS) {
-                                        sf_words words;
-#pragma unroll
-                                        for (int w = 0; w < WORDS; w++) {
-                                                differs |= (sf_u32)(word[l][w] >> 32) ^ mark;
-                                                words.w[w] = (sf_u32)word[l][w];
-                                        }
-                                        found[l * GROUP + own] = sf_of_words(words);
-                                }
-                } while (differs);
+                                if (l >= from && l < to && own < sf_mates(number, l) * SF_COLUMNS && missing >> l & 1)
+                                        late |= (sf_u32)!sf_arrived(word[l], mark, found[l * GROUP + own]) << l;
+                        /* Several columns have no register to tell levels apart. */
+                        missing = SF_COLUMNS == 1 || !late ? late : ~0u;
+                } while (missing);
         }
 }
 
@@ -222,7 +217,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 if (there)
                         *entry = largest;
                 if (there && w == WARPS - 1)
-                        sf_publish<1>(sf_entry_of(p, unit, 0, number, column), largest, mark);
+                        sf_publish_total<1>(sf_entry_of(p, unit, 0, number, column), largest, mark);
         }
         sf_sync_block();
         for (int bits = warp; bits; bits &= bits - 1) {
@@ -237,7 +232,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (thread < SF_COLUMNS) {
                 sf_groups<WARPS, 1>::fold(turn + thread, SF_COLUMNS, sum);
                 sf_settle_all(sum);
-                sf_publish<1>(sf_entry_of(p, unit, 0, number, thread), sum[0], mark);
+                sf_publish_total<1>(sf_entry_of(p, unit, 0, number, thread), sum[0], mark);
         }
         sf_before<SHARE> before = sf_none_before<SHARE>();
         sf_levels<WARPS / 2, SHARE>::take(turn + own * SHARE, SF_COLUMNS, warp, v, before);
@@ -258,7 +253,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         found[level * GROUP + 31 * SF_COLUMNS + thread] = *last;
                         sf_groups<32, 1>::fold(found + level * GROUP + thread, SF_COLUMNS, sum);
                         *last = sf_settled(sum[0]);
-                        sf_publish<1>(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), *last, mark);
+                        sf_publish_total<1>(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), *last, mark);
                 }
         }
         sf_look(p, unit, number, level, SF_DEPTH, mark, found);

@@ -59,7 +59,7 @@ enum {
 #define END_SLOT(stage, thread) (sf_shared() + ((stage) + 1) * STAGE - (WARPS - (thread) / 32) * CHUNK)
 
 /* Results after a spent product need no totals (tree_products.cuh). */
-#define SF_SPENDS (SF_UNLIFTED && !SF_LIFTS && SF_COLUMNS == 1 && SF_DEPTH < 6 && !SF_EXCLUSIVE && !SF_TOTAL && !SF_INITIAL && !SF_LEFTS)
+#define SF_SPENDS (SF_UNLIFTED && SF_COLUMNS == 1 && SF_DEPTH < 6 && !SF_EXCLUSIVE && !SF_TOTAL && !SF_INITIAL && !SF_LEFTS)
 
 /* What a scanned element is stored as. Products of a warp are numbers, or are not stored. */
 #if SF_UNLIFTED
@@ -152,7 +152,7 @@ SF_DEVICE sf_acc sf_all_before(const sf_acc *taken, int warp, const sf_acc *here
         sf_acc v = sf_holds::made(1, 0);
         if (there)
                 v = other < 0 ? here[lane] : taken[other];
-        return sf_sign_and_exponent(v, there);
+        return sf_sign_and_exponent(v, there, lane);
 }
 #endif
 
@@ -202,6 +202,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 
         int stage = 0, ahead = 0; /* the stages of tile i and of tile i + SF_AHEAD */
         int looker = watcher - SF_ANNOUNCERS, party = looker / SF_LOOKERS, looking = -1;
+        bool ask = SF_COLUMNS > 1; /* whether the warp's last products have left the range */
+        (void)ask;
         sf_u32 held = 0; /* stages that hold scanned elements */
         sf_search search[SEARCHES];
         for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
@@ -216,7 +218,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_UNLIFTED
                                 if (ONCE)
                                         whole = sf_multiply_warp<32, SF_COLUMNS, SF_COMMUTES>(
-                                                v, lane, neutral, [=, &p](auto &again) { sf_unstage(p, coming, mine, ahead, thread, again); });
+                                                v, lane, neutral, [=, &p](auto &again) { sf_unstage(p, coming, mine, ahead, sf_anew(thread), again); }, ask);
+                                ask = ONCE && SF_COLUMNS == 1 ? !whole : ask;
                                 held = whole ? held | 1u << ahead : held & ~(1u << ahead);
 #else
                                 sf_parked parked;
@@ -229,7 +232,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         for (int s = 0; s < SHARE; s++)
                                                 total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
                                 } else {
-                                        sf_fold_warp<SF_COLUMNS>(v, lane, total);
+                                        sf_fold_warp<SF_COLUMNS>(v, lane, total, !ONCE && !ask);
                                 }
                                 if (lane >= 32 - SPAN)
 #pragma unroll
@@ -252,32 +255,33 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
 #if SF_SPENDS
                                 const sf_acc all = sf_all_before(taken, warp, here, (sf_u32)tile.number, lane);
-                                spent = sf_is_spent(all, whole);
 #endif
                                 if (whole)
                                         sf_unhold(stage, thread, v);
                                 else
                                         sf_unstage(p, claim, mine, stage, thread, v);
-#if SF_UNLIFTED && !SF_LIFTS
+#if SF_UNLIFTED
                                 /* Before the stage is filled again: the elements may have to be
                                  * read again. */
-                                if (spent && !whole)
-                                        sf_scan_signs<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral);
-                                else if (!ONCE)
+#if SF_SPENDS
+                                spent = !whole && sf_is_spent(all, false) && sf_scan_signs(v, lane);
+#endif
+                                if (spent)
+                                        ;
+                                else if (!ONCE) {
                                         whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(
-                                                v, lane, neutral, parked, [=, &p](auto &again) { sf_unstage(p, claim, mine, stage, thread, again); });
-                                else if (!whole)
+                                                v, lane, neutral, parked, [=, &p](auto &again) { sf_unstage(p, claim, mine, stage, sf_anew(thread), again); }, ask);
+                                        ask = SF_COLUMNS > 1 || !whole;
+                                } else if (!whole)
                                         sf_scan_warp_lifted<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked);
 #endif
                                 sf_stage_tile(p, claims[(i + SF_STAGES) & (SF_RING - 1)], mine, stage, thread);
                                 stage = stage + 1 == SF_STAGES ? 0 : stage + 1;
-                                const bool numbers = whole;
-                                (void)numbers;
-                                if (SF_LIFTS ? !whole : !ONCE && !SF_UNLIFTED)
-                                        whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked, [](auto &) {});
                                 sf_answer result[SF_ITEMS][SF_WIDTH];
+                                if (!ONCE && !SF_UNLIFTED)
+                                        whole = sf_scan_warp<32, SF_COLUMNS, SF_COMMUTES>(v, lane, neutral, parked, [](auto &) {});
 #if SF_SPENDS
-                                spent = spent || sf_is_spent(all, whole);
+                                spent = spent || (whole && sf_is_spent(all, true));
                                 if (spent)
                                         sf_spend(v, all, result);
 #endif
@@ -289,12 +293,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
                                         sf_take_list(here, SF_COLUMNS, (sf_u32)tile.number, v, past);
                                         sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
-#if SF_LIFTS
-                                        if (SF_LOWERS_PLAIN && numbers)
-                                                sf_lower_whole(v, past, result);
-                                        else
-#endif
-                                                sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
+                                        sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
                                 }
                                 if (claim.there == 2)
                                         sf_store_tile<true>(p, tile, mine, result);

@@ -102,6 +102,19 @@ SF_DEVICE void sf_load_rows(const sf_params &p, const sf_line &line, const sf_pl
         for (int i = 0; i < SF_ITEMS; i++, at.x += p.sx)
                 sf_load_below(i, there, at.x, v[i].x);
 #else
+#if SF_PRODUCTS && !SF_LOAD_FUSED && !SF_SHIFT_IN
+        /* Products need what stands for rows that do not exist, so a thread asks once whether all do. */
+        if (there == SF_ITEMS && (SF_PACKS > 1 ? place.packs == SF_PACKS : place.column + SF_WIDTH <= p.inner)) {
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++, at = sf_moved(at, 1, sf_along(p)))
+#if SF_PACKS > 1
+                        v[i] = sf_load_packs(at, place.column, place.apart, SF_PACKS, sf_across(p));
+#else
+                        v[i] = sf_load_vector(at, place.column, place.column + SF_WIDTH, sf_across(p));
+#endif
+                return;
+        }
+#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++, at = sf_moved(at, 1, sf_along(p)))
                 if (SF_PACKS > 1 || i < there)

@@ -56,6 +56,24 @@ SF_DEVICE void sf_store_staged(const sf_line &line, int item, int index, int end
 #define LOAD sf_load_vector
 #endif
 
+#if SF_UNLIFTED
+/* Uses what has just been read, so that nothing after a branch has to wait for it: it would wait for
+ * the loads of the next tile too. H200, cumprod of (16384, 16384) bf16, share of plain
+ * multiplication: 0.91, without 0.89. */
+SF_DEVICE void sf_use_now(sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+        sf_number one = 1;
+        one = sf_anew(one);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j].mantissa = sf_multiply(v[i][j].mantissa, one);
+}
+#else
+template <class V> SF_DEVICE void sf_use_now(V &) {}
+#endif
+
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
@@ -170,6 +188,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         for (int i = 0; i < SF_ITEMS; i++)
                                                 raw[i] = LOAD(line[q], at + i * SPREAD, end[q], sf_along(p));
                                         sf_elements<1>(p, raw, at, SPREAD, 1, again);
+                                        sf_use_now(again);
                                 });
                                 sf_acc total;
                                 if (WARPS > 1) {

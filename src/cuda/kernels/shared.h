@@ -216,6 +216,14 @@ enum { SF_SHORT_BLOCKS = 512 };
 /* The first SF_TICKETS bytes hold tickets. Totals are in groups of 32, for every line and level. */
 enum { SF_TICKETS = 256, SF_GROUP = 32, SF_GROUP_LOG = 5 };
 
+/*
+ * So many bits of a mark are in the words of a product's total, which have room for no more
+ * (tree_totals.cuh). Words that are watched are cleared before marks have more, and before they have
+ * the topmost of these bits. Every run of a graph writes the same words of a block that is the graph's
+ * own, so what is left there has the mark before.
+ */
+enum { SF_MARK_BITS = 11, SF_MOST_MARKS = (1 << (SF_MARK_BITS - 1)) - 1 };
+
 /* segments_table.cu: words of a slot. The top bit is set, which no mark has: the same memory may hold
  * totals of another launch. */
 enum { SF_TABLE_WORDS = 4 };
@@ -238,8 +246,7 @@ SF_BOTH sf_i64 sf_padded(sf_i64 columns, sf_i64 width)
         return (columns + width - 1) / width * width;
 }
 
-/* The words of a group, of accumulators of acc_words * 32 bits. Each word has a mark and a payload,
- * 32 bits each. */
+/* The words of a group, of accumulators of acc_words words. Each word has a mark and a payload. */
 SF_BOTH sf_i64 sf_group_words(sf_i64 columns, sf_i64 acc_words)
 {
         return SF_GROUP * columns * acc_words;

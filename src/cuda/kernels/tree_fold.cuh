@@ -187,10 +187,15 @@ template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp_of(sf_acc (&v)[N][SF_W
         }
 }
 
-/* The same for all elements of a thread. Products are lifted a few at a time (sf_slice). */
-template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
+/* The same for all elements of a thread. Products are lifted a few at a time (sf_slice); those of one
+ * sequence that are `likely` to stay near 1 are tried as numbers. */
+template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE], bool likely = false)
 {
+        (void)likely;
 #if SF_UNLIFTED && !SF_LIFTS
+        if (COLUMNS == 1 && N == SF_ITEMS && N <= 32 && SF_WIDTH > 1 && SF_COMMUTES && likely &&
+            sf_fold_numbers_of_one(v, lane, total[0]))
+                return;
         enum { HALF = N / 2 ? N / 2 : 1, SHARE = sf_columns<COLUMNS>::SHARE };
         if (COLUMNS > 1 && N == SF_ITEMS && SF_COMMUTES && sf_fold_numbers<COLUMNS>(v, lane, total))
                 return;

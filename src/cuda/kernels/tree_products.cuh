@@ -8,8 +8,7 @@
  * time, and scanned as pairs. Their mantissas stay where the numbers were. The exponents are parked
  * until the results are lowered, as far as possible in registers, else in local memory. SF_ROLLS:
  * all of them in local memory, slice by slice in a loop; for kernels that would spill otherwise.
- * SF_LIFTS: there are registers for pairs, and tree_lifted.cuh has another way for those numbers; in
- * rows for all.
+ * SF_LIFTS: rows for whose pairs there are registers. tree_lifted.cuh has another way for them.
  *
  * Why whole results are right. Every product on the way is that of the elements from some i to some
  * j: a result itself, or the quotient of results j and i - 1, but for a few roundings. Whole
@@ -179,10 +178,10 @@ SF_DEVICE bool sf_may_be_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
  * still there, or there again: again(v) reads them. */
 template <int LANES, int COLUMNS, bool CHOOSE, class AGAIN>
 SF_DEVICE bool sf_multiply_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral,
-                                AGAIN again)
+                                AGAIN again, bool ask = true)
 {
         /* With SF_ROLLS to ask gains nothing: rows of 35, near 1, 0.87, without 0.95. */
-        if (!SF_ROLLS && !sf_may_be_whole<LANES, COLUMNS>(v))
+        if (!SF_ROLLS && ask && !sf_may_be_whole<LANES, COLUMNS>(v))
                 return false;
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
@@ -223,7 +222,8 @@ SF_DEVICE void sf_scan_slices(sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_parked &parked
                               TOTAL total)
 {
         enum { ITEMS = sf_slice<SF_ITEMS>::ITEMS, SLICES = SF_ITEMS / ITEMS };
-        enum { LEVELS = SLICES > 16 ? 5 : SLICES > 8 ? 4 : SLICES > 4 ? 3 : SLICES > 2 ? 2 : 1 };
+        enum { LEVELS = SLICES > 32 ? 6 : SLICES > 16 ? 5 : SLICES > 8 ? 4 : SLICES > 4 ? 3 : SLICES > 2 ? 2 : 1 };
+        static_assert(SLICES <= 64, "a counter of six entries");
         sf_acc entry[LEVELS][SHARE];
         enum { UNROLLED = SF_ROLLS ? 1 : SLICES };
         const int zero = sf_anew(0);
@@ -333,9 +333,9 @@ SF_DEVICE void sf_scan_warp_lifted(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf
 /* Scans what the threads of a warp hold. Returns whether all is whole. */
 template <int LANES, int COLUMNS, bool CHOOSE, class AGAIN>
 SF_DEVICE bool sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral,
-                            sf_parked &parked, AGAIN again)
+                            sf_parked &parked, AGAIN again, bool ask = true)
 {
-        const bool whole = sf_multiply_warp<LANES, COLUMNS, CHOOSE>(v, lane, neutral, again);
+        const bool whole = sf_multiply_warp<LANES, COLUMNS, CHOOSE>(v, lane, neutral, again, ask);
         if (!whole)
                 sf_scan_warp_lifted<LANES, COLUMNS, CHOOSE>(v, lane, neutral, parked);
         return whole;
@@ -346,6 +346,7 @@ SF_DEVICE bool sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc ne
  * bring back, it is spent: results are zero or infinite, and only their signs are to be found.
  * Whole results can bring back 2^125, others what the warp's numbers are at most.
  */
+#define SF_SPENT (1 << 30) /* more than any exponent that is compared with it */
 SF_DEVICE bool sf_is_spent(sf_acc before, bool whole)
 {
         const int range = sf_range(sf_number());
@@ -354,46 +355,67 @@ SF_DEVICE bool sf_is_spent(sf_acc before, bool whole)
 }
 
 /* The sign and about the exponent of the product of the lanes' values; each lane has one, or none.
- * 1 if any is a zero, an infinity or a NaN. */
-SF_DEVICE sf_acc sf_sign_and_exponent(sf_acc v, bool there)
+ * If the product is a zero, an infinity or a NaN, it itself, with an exponent that is spent. */
+SF_DEVICE sf_acc sf_sign_and_exponent(sf_acc v, bool there, int lane)
 {
         const sf_number size = sf_magnitude(v.mantissa);
         const auto sum = sf_sum_lanes(there ? v.exponent : 0);
         const sf_u32 negative = sf_ballot(there && v.mantissa < 0);
-        const bool special = sf_ballot(there && !(size >= 1 && size < 2));
-        return sf_holds::made(sf_count_bits(negative) & 1 ? -1 : 1, (sf_u64)(special ? 0 : sum));
+        sf_number product = sf_count_bits(negative) & 1 ? -1 : 1;
+        if (!sf_ballot(there && !(size >= 1 && size < 2)))
+                return sf_holds::made(product, (sf_u64)sum);
+        product = there ? sf_unit_of(v.mantissa) : 1;
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                product = sf_multiply(product, ::sf_shuffle(product, lane ^ b));
+        /* sf_ballot: so the compiler knows that the warp stays together. */
+        return sf_holds::made(product, (sf_u64)(sf_i64)(sf_ballot(product == 0) ? -SF_SPENT : SF_SPENT));
 }
 
-/* Scans ones with the numbers' signs. Zeros, infinities and NaN stay. */
-template <int LANES, int COLUMNS, bool CHOOSE>
-SF_DEVICE void sf_scan_signs(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc neutral)
+/*
+ * Scans ones with the numbers' signs, if none of the warp's numbers is a zero, an infinity or a NaN.
+ * A lane needs to know only how many before it are negative.
+ */
+SF_DEVICE bool sf_scan_signs(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane)
 {
+        bool special = false;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        const sf_number size = sf_magnitude(v[i][j].mantissa);
+                        special |= !(size > 0 && size < sf_infinity(size));
+                }
+        if (sf_ballot(special))
+                return false;
+        sf_u32 own = 0;
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
+                sf_u32 sign[SF_WIDTH];
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j].mantissa = sf_unit_of(v[i][j].mantissa);
-                sf_multiply_vector<COLUMNS>(v[i]);
+                        sign[j] = sf_high_bits(v[i][j].mantissa) ^ (j ? sign[j ? j - 1 : 0] : 0);
+                const sf_u32 negative = sf_ballot((int)sign[SF_WIDTH - 1] < 0);
+                const sf_u32 first = own ^ (sf_u32)sf_count_bits(negative & ((1u << lane) - 1)) << 31;
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        v[i][j].mantissa = sf_signed_one(sf_number(), sign[j] ^ first);
+                own ^= (sf_u32)sf_count_bits(negative) << 31;
         }
-        sf_scan_lanes<LANES, COLUMNS, CHOOSE, true>(v, lane, neutral);
+        return true;
 }
 
 /* The results of a warp after a spent product (sf_sign_and_exponent). */
 SF_DEVICE void sf_spend(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc before,
                         sf_answer (&result)[SF_ITEMS][SF_WIDTH])
 {
-        const sf_number none = 0, far = before.exponent < 0 ? none : 1 / none;
+        const sf_number far = before.exponent < 0 ? 0 : sf_infinity(sf_number());
         const sf_number rest = sf_multiply(before.mantissa, far);
-        const bool whole = sf_is_whole(v);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++) {
-                        const sf_number own = v[i][j].mantissa;
-                        result[i][j] = whole || sf_magnitude(sf_unit_of(own)) == 1
-                                ? sf_multiply(own, rest)
-                                : sf_multiply(own, before.mantissa);
-                }
+                for (int j = 0; j < SF_WIDTH; j++)
+                        result[i][j] = sf_multiply(v[i][j].mantissa, rest);
 }
 
 /* Lifts and scans rows of a thread. */
@@ -574,5 +596,58 @@ SF_DEVICE bool sf_fold_numbers(const sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc 
 #pragma unroll
         for (int s = 0; s < SHARE; s++)
                 total[s] = sf_lift_normal(a[0][s], 0);
+        return true;
+}
+
+/*
+ * The same for one sequence, with two lanes sharing the work as in sf_fold_lanes_of. Within vectors,
+ * products of two are modest, so those of four are normal numbers; and if one of eight is none, that
+ * of the vector is not near 1.
+ */
+template <int N>
+SF_DEVICE bool sf_fold_numbers_of_one(const sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc &total)
+{
+        sf_number a[N];
+        sf_u32 beyond = 0;
+        bool near = true;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+                sf_number product[SF_WIDTH];
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        product[j] = v[i][j].mantissa;
+#pragma unroll
+                for (int b = 1; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                        for (int j = 0; j + b < SF_WIDTH; j += 2 * b) {
+                                product[j] = sf_multiply(product[j], product[(j + b) % SF_WIDTH]);
+                                if (b == 1)
+                                        beyond |= sf_beyond_modest(product[j]);
+                        }
+                a[i] = product[0];
+                near &= sf_is_near(a[i], 3);
+        }
+        if (sf_ballot(!near || beyond & SF_BEYOND))
+                return false;
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2) {
+                if (N / b > 1) {
+#pragma unroll
+                        for (int i = 0; i < N / 2; i++)
+                                if (i < N / b / 2) {
+                                        const sf_number even = a[2 * i], odd = a[2 * i + 1];
+                                        const sf_number other = ::sf_shuffle(lane & b ? even : odd, lane ^ b);
+                                        a[i] = sf_multiply(lane & b ? odd : even, other);
+                                }
+                } else {
+                        a[0] = sf_multiply(a[0], ::sf_shuffle(a[0], lane ^ b));
+                }
+        }
+        if (sf_ballot(!sf_is_near(a[0], 96 / N)))
+                return false;
+#pragma unroll
+        for (int b = 1; b < N; b *= 2)
+                a[0] = sf_multiply(a[0], ::sf_shuffle(a[0], lane ^ b));
+        total = sf_lift_normal(a[0], 0);
         return true;
 }

@@ -98,6 +98,13 @@ SF_DEVICE double sf_unit_of(double v)
 /* Whether |v| is in [2^-digits, 2^digits). */
 SF_DEVICE bool sf_is_near(float v, sf_u32 digits) { return (sf_bits_of(v) << 1) - ((127 - digits) << 24) < digits << 25; }
 SF_DEVICE bool sf_is_near(double v, sf_u32 digits) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - ((1023 - digits) << 21) < digits << 22; }
+/* 1 with the sign of a number's high bits. */
+SF_DEVICE float sf_signed_one(float, sf_u32 sign) { return sf_float_of((sign & 1u << 31) | 127u << 23); }
+SF_DEVICE double sf_signed_one(double, sf_u32 sign) { return sf_double_of((sf_u64)((sign & 1u << 31) | 1023u << 20) << 32); }
+SF_DEVICE sf_u32 sf_high_bits(float v) { return sf_bits_of(v); }
+SF_DEVICE sf_u32 sf_high_bits(double v) { return (sf_u32)(sf_bits_of(v) >> 32); }
+SF_DEVICE float sf_infinity(float) { return sf_float_of(255u << 23); }
+SF_DEVICE double sf_infinity(double) { return sf_double_of(2047ull << 52); }
 /* More than the largest exponent of a number, or less any one of a smallest one. */
 SF_DEVICE int sf_range(float) { return 160; }
 SF_DEVICE int sf_range(double) { return 1100; }
