@@ -40,6 +40,7 @@ typedef struct chain {
         link link[SF_CUDA_STEPS_MAX];
         source source[SF_OPERANDS_MAX];
         int width;
+        bool early; /* lanes have aligned vectors, which begin before the line */
         bool shifts; /* what the first step reads, and results, may be at any address */
         int64_t n;
 } chain;

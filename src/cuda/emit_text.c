@@ -335,6 +335,9 @@ static void put_cast(writer *w, int from, int to, const char *value, int number)
                 put(w, "sf_dtype<%s>::cast(%s%d)", dt_names[to], value, number);
 }
 
+/* In place of a step of again.cu (`only`): in other kernels, and in those of chains. */
+enum { ALL_STEPS = -1, CHAIN_STEPS = -2 };
+
 /* Is it the same for every element of a line? Constants are, and operands with one element for the
  * line; again.cu (`only`) does not say which those are. */
 static bool is_shared(const sf_cuda_fused *f, const sf_instruction *program, int32_t number, int only)
@@ -372,8 +375,13 @@ static void put_instruction(writer *w, const sf_cuda_fused *f, int acc,
                 put(w, "sf_code_%s%s(", codes[i->code].name, divides_by(f, program, i, only) ? "_by" : "");
                 for (int32_t a = 0; a < codes[i->code].arguments; a++)
                         put(w, "%sv%d", a ? ", " : "", (int)i->arg[a]);
-                if (divides_by(f, program, i, only))
-                        put(w, last ? ", ask" : ", sf_inner(ask)");
+                if (divides_by(f, program, i, only)) {
+                        const sf_instruction *a = &program[i->arg[0]];
+                        const int how = a->code == SF_CODE_LOAD && only == CHAIN_STEPS ? f->how[a->slot] : 0;
+                        const bool made = how % SF_CUDA_OPERAND_COPIED >= SF_CUDA_OPERAND_MADE;
+                        const bool kept = made && (how & SF_CUDA_OPERAND_UNIT) == 1;
+                        put(w, kept ? ", sf_of_kept(%s)" : ", %s", last ? "ask" : "sf_inner(ask)");
+                }
                 put(w, i->code == SF_CODE_EXP ? ", ask" : "");
                 put(w, codes[i->code].chosen ? ")" : "))");
         }
@@ -404,6 +412,9 @@ static const sf_instruction *put_load(writer *w, const sf_cuda_fused *f, const c
         const bool quotient = program[count - 1].dt == acc && divides_by(f, program,
                 &program[count - 1], only);
         put(w, "enum { sf_%s_ends_in_quotient%d = %d };\n", name, number, quotient);
+        const sf_instruction *end = &program[count - 1];
+        put(w, "enum { sf_%s_ends_in_exp%d = %d };\n", name, number,
+            end->code == SF_CODE_EXP && end->dt == SF_DT_F32 && acc == SF_DT_F32);
         return program + count;
 }
 
@@ -442,9 +453,11 @@ static void put_programs(writer *w, const sf_cuda_spec *spec)
         sf_cuda_also first = {.op = (uint8_t)spec->op, .acc = (uint8_t)spec->acc, .out = (uint8_t)spec->out, .loads = f->loads, .stores = f->stores};
         put(w, "\n#line 1 \"programs\"\n");
         const bool again = spec->kernel == SF_CUDA_AGAIN;
-        const sf_instruction *program = put_step(w, f, 0, f->code, &first, again ? 0 : -1);
+        const bool chain = spec->kernel == SF_CUDA_APPLY || spec->kernel == SF_CUDA_APPLY_COLUMNS;
+        const int other = chain ? CHAIN_STEPS : ALL_STEPS;
+        const sf_instruction *program = put_step(w, f, 0, f->code, &first, again ? 0 : other);
         for (int k = 0; k < f->beside; k++)
-                program = put_step(w, f, k + 1, program, &f->also[k], again ? k + 1 : -1);
+                program = put_step(w, f, k + 1, program, &f->also[k], again ? k + 1 : other);
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -27,6 +27,10 @@
  * cannot be copied asynchronously one by one. They are copied as aligned vectors, and each vector
  * is cut out of two of those.
  *
+ * SF_EARLY: all that is copied, and all results, begin equally far behind an aligned vector, on each
+ * line. Then lanes hold aligned vectors, and results are stored as they are. Only sums and other
+ * folds that have an order need their elements where the order has them (sf_early).
+ *
  * SF_STEPS(F) lists the steps: F(number, op, accumulator, dtype of the result, whether there is an
  * initial value, how, operands that the load reads, operands that the store reads). `how` is the
  * kind (0 a fold, 1 a map, 2 a map of one element), plus 4 if no other launch reads the result, 8
@@ -41,6 +45,7 @@
  *
  * units: lines. number[0]: tiles of a line. number[2]: from one of a block's lines to its next.
  */
+#define SF_SURES 1
 #include "apply_steps.cuh"
 
 enum {
@@ -218,9 +223,9 @@ SF_DEVICE void sf_store_shifted(const sf_course &c, char *y, char *at, int leaf,
 }
 
 template <> struct sf_do<KIND_MAP> {
-        /* The results of item i of tile t. */
-        template <int K, int BYTES>
-        SF_DEVICE_MEMBER void item(const sf_params &p, const sf_course &c, const sf_places &late,
+        /* The results of item i of tile t. Returns whether they must be computed with care. */
+        template <int K, bool QUICK, int BYTES>
+        SF_DEVICE_MEMBER bool item(const sf_params &p, const sf_course &c, const sf_places &late,
                 int i, sf_vectors (&kept)[SF_ITEMS], sf_raw<BYTES> &r)
         {
 #pragma unroll
@@ -229,7 +234,40 @@ template <> struct sf_do<KIND_MAP> {
                 /* elsewhere it saves no registers, as nvcc 13 reports for sm_90 */
                 if (CROWDED || (SF_SHIFT_IN && STEPS == 2))
                         sf_take_in_turn(kept[i]);
-                sf_map_either<K>(p, c, kept[i], r);
+                if (QUICK)
+                        return sf_map_fails<K>(p, c, kept[i], r);
+                sf_map_with_care<K>(p, c, kept[i], r);
+                return false;
+        }
+        template <int K, int BYTES>
+        SF_DEVICE_MEMBER void item(const sf_params &p, const sf_course &c, const sf_places &late,
+                int i, sf_vectors (&kept)[SF_ITEMS], sf_raw<BYTES> &r)
+        {
+                if ((SURE && !c.sure) || item<K, true>(p, c, late, i, kept, r))
+                        sf_map_with_care<K>(p, c, kept[i], r);
+        }
+
+        /* Stores all results of tile t. Returns whether some of them must be computed with care. */
+        template <int K, bool QUICK>
+        SF_DEVICE_MEMBER bool items(const sf_params &p, const sf_course &c, const sf_places &late, int t, sf_vectors (&kept)[SF_ITEMS])
+        {
+                enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
+                const sf_i64 along = sf_recipe<K>::UNIT ? SIZE : FIELD(K, sy);
+                const int first = sf_first_of(c, t), left = c.n - first;
+                char *at = sf_anew(c.y[K] + first * along);
+                bool fails = false;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        sf_raw<BYTES> r;
+                        fails |= item<K, QUICK>(p, c, late, i, kept, r);
+                        if (sf_recipe<K>::UNIT && (SF_EARLY ? !sf_is_cut(left, c.n, i) : sf_is_inside(left, i)))
+                                sf_store(at + i * SPREAD * SIZE, r);
+                        else if (SF_EARLY)
+                                sf_store_some<SIZE>(at, along, i * SPREAD, -first, left, r);
+                        else if (!sf_recipe<K>::UNIT || SF_RAGGED)
+                                sf_store_some<SIZE>(at, along, i * SPREAD, 0, left, r);
+                }
+                return fails;
         }
 
         template <int K>
@@ -257,28 +295,17 @@ template <> struct sf_do<KIND_MAP> {
 
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
-                enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
-                const sf_i64 along = sf_recipe<K>::UNIT ? SIZE : FIELD(K, sy);
                 int t = sf_tiles_begin(c);
                 do {
-                        const int first = sf_first_of(c, t), left = c.n - first;
-                        char *at = sf_anew(c.y[K] + first * along);
                         sf_places late;
                         sf_find_places<sf_reads<K>::LATE>(p, c, t, late);
                         sf_fetch_all<K>(p, c, t, kept);
-                        if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
+                        if (sf_recipe<K>::UNIT && SF_SHIFT_IN && !SF_EARLY) {
                                 shifted<K>(p, c, late, t, kept);
                                 continue;
                         }
-#pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++) {
-                                sf_raw<BYTES> r;
-                                item<K>(p, c, late, i, kept, r);
-                                if (sf_recipe<K>::UNIT && sf_is_inside(left, i))
-                                        sf_store(at + i * SPREAD * SIZE, r);
-                                else if (!sf_recipe<K>::UNIT || SF_RAGGED)
-                                        sf_store_some<SIZE>(at, along, i * SPREAD, 0, left, r);
-                        }
+                        if ((SURE && !c.sure) || items<K, true>(p, c, late, t, kept))
+                                items<K, false>(p, c, late, t, kept);
                 } while (sf_next_tile(c, t));
         }
 };

@@ -22,6 +22,7 @@
  * number[2]: from one of a block's strips to its next. number[3]: tickets. inner: columns. scratch:
  * tickets, then for each strip, fold and column SLOT / 4 times the words of the team.
  */
+#define SF_SURES 1
 #include "apply_steps.cuh"
 #include "apply_teams.cuh"
 
@@ -79,7 +80,7 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
  * ---------------------------------------------------------------------------------------------- */
 
 /* Folds the thread's rows, for each of its columns. */
-template <int K> SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_course &c, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&total)[SF_WIDTH])
+template <int K, class ASK> SF_DEVICE void sf_fold_items(const sf_params &p, const sf_course &c, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&total)[SF_WIDTH], ASK &ask)
 {
         typedef sf_dtype<sf_recipe<K>::ACC> number;
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
@@ -88,12 +89,7 @@ template <int K> SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_course
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_number_of_step<K> one[SF_WIDTH];
-                sf_hasty hasty = {false};
-                sf_load_numbers<K>(p, c, v[i], one, hasty);
-                if (hasty.fails) {
-                        sf_careful careful;
-                        sf_load_numbers<K>(p, c, v[i], one, careful);
-                }
+                sf_load_numbers<K>(p, c, v[i], one, ask);
                 sf_keep_numbers<K>(v[i], one);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
@@ -108,6 +104,25 @@ template <int K> SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_course
                         total[j] = sum;
                 }
         }
+}
+
+/* In the quick way (sf_hasty), and again with care if that does not do. Then what has made way for
+ * numbers that are kept is loaded from memory. */
+template <int K> SF_DEVICE void sf_fold_rows(const sf_params &p, sf_course &c, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&total)[SF_WIDTH])
+{
+        enum { KEEPS = KEEPERS >> K & 1 };
+        sf_hasty hasty = {false};
+        sf_fold_items<K>(p, c, v, total, hasty);
+        if (KEEPS)
+                c.sure = !hasty.fails;
+        if (!hasty.fails)
+                return;
+        if (KEEPS)
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_fetch_item<sf_reads<K>::ALL>(p, c, i, v[i]);
+        sf_careful careful;
+        sf_fold_items<K>(p, c, v, total, careful);
 }
 
 /* What is made of a column's total: the step's result. */
@@ -261,10 +276,11 @@ template <> struct sf_do<KIND_FOLD> {
 };
 
 template <> struct sf_do<KIND_MAP> {
-        template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
+        /* Stores all results. Returns whether some of them must be computed with care. */
+        template <int K, bool QUICK> SF_DEVICE_MEMBER bool items(const sf_params &p, const sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
                 enum { SIZE = SF_SIZE(sf_recipe<K>::OUT), BYTES = SIZE * SF_WIDTH };
-                sf_fetch_all<K>(p, c, kept);
+                bool fails = false;
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++) {
                         if (i % LATE_ITEMS == 0)
@@ -272,7 +288,10 @@ template <> struct sf_do<KIND_MAP> {
                                 for (int q = i; q < SF_ITEMS && q < i + LATE_ITEMS; q++)
                                         sf_fetch_item<sf_reads<K>::LATE>(p, c, q, kept[q % SF_ITEMS]);
                         sf_raw<BYTES> r;
-                        sf_map_either<K>(p, c, kept[i], r);
+                        if (QUICK)
+                                fails |= sf_map_fails<K>(p, c, kept[i], r);
+                        else
+                                sf_map_with_care<K>(p, c, kept[i], r);
                         if (i >= c.rows)
                                 continue;
                         char *at = c.y[K] + i * FIELD(K, sy);
@@ -285,6 +304,13 @@ template <> struct sf_do<KIND_MAP> {
                                 sf_store(at + j * FIELD(K, iy),
                                          sf_one_slot<SIZE>(sf_slot<SIZE>(r, j)));
                 }
+                return fails;
+        }
+        template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
+        {
+                sf_fetch_all<K>(p, c, kept);
+                if ((SURE && !c.sure) || items<K, true>(p, c, kept))
+                        items<K, false>(p, c, kept);
         }
 };
 

@@ -2,6 +2,10 @@
  * apply_steps.cuh: what apply.cu, apply_columns.cu and apply_group.cu share: the steps of a chain, what they read,
  * and their programs. A file that includes it has defined SF_STEPS and SF_OPERAND_LIST (apply.cu).
  */
+/* 1: folds set sf_course.sure. */
+#ifndef SF_SURES
+#define SF_SURES 0
+#endif
 #ifndef SF_MADES
 #define SF_MADES (SF_DOWN ? SF_WIDTH : 1)
 #endif
@@ -140,9 +144,10 @@ SF_DEVICE void sf_take_in_turn(sf_vectors &v)
 struct sf_course {
         const char *operand[SF_OPERANDS];
         char *y[STEPS];
-        sf_vectors still;
+        sf_vectors still, extra;
         sf_u64 made[STEPS][MADES];
         int n, tiles, kept, lane, warp, team, rank, round;
+        bool sure; /* all numbers that the thread keeps were made in the quick way */
         bool mine; /* this thread stores results of which a line has one */
         /* apply_columns.cu: the strip, and how many rows there are from the thread's first on. */
         sf_i64 unit;
@@ -341,6 +346,11 @@ SF_DEVICE void sf_keep_numbers(sf_vectors &v, const sf_number_of_step<K> (&one)[
 enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };
 #undef OPERAND
 
+/* Are all kept numbers exponentials? */
+#define STEP(k, op, acc, out, begins, how, loads, stores) | (KEEPERS >> k & sf_load_ends_in_exp##k) << k
+enum { EXPONENTIALS = 0 SF_STEPS(STEP), SURE = KEEPERS != 0 && (int)EXPONENTIALS == (int)KEEPERS && SF_SURES };
+#undef STEP
+
 /* Computes the results of a vector. PAIRS: they are rounded to 16 bits, two by one instruction. */
 template <bool PAIRS> struct sf_map_all {
         template <int K, int BYTES, class ASK>
@@ -378,6 +388,11 @@ template <bool BETWEEN> struct sf_map_quickly {
         SF_DEVICE_MEMBER bool fails(const sf_params &p, const sf_course &c, const sf_vectors &v,
                 sf_raw<BYTES> &r)
         {
+                if (SURE) {
+                        sf_sure sure;
+                        sf_map_vector<K>(p, c, v, r, sure);
+                        return sure.fails;
+                }
                 sf_hasty ask = {false};
                 sf_map_vector<K>(p, c, v, r, ask);
                 return ask.fails;
@@ -402,13 +417,20 @@ template <> struct sf_map_quickly<true> {
                 return different;
         }
 };
-template <int K, int BYTES> SF_DEVICE void sf_map_either(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r)
+template <int K, int BYTES> SF_DEVICE bool sf_map_fails(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r)
 {
         enum { BETWEEN = sf_programs<K>::ROUNDS && sf_programs<K>::QUOTIENT };
-        if (sf_map_quickly<BETWEEN>::template fails<K>(p, c, v, r)) {
-                sf_careful careful;
-                sf_map_vector<K>(p, c, v, r, careful);
-        }
+        return sf_map_quickly<BETWEEN>::template fails<K>(p, c, v, r);
+}
+template <int K, int BYTES> SF_DEVICE void sf_map_with_care(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r)
+{
+        sf_careful careful;
+        sf_map_vector<K>(p, c, v, r, careful);
+}
+template <int K, int BYTES> SF_DEVICE void sf_map_either(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_raw<BYTES> &r)
+{
+        if ((SURE && !c.sure) || sf_map_fails<K>(p, c, v, r))
+                sf_map_with_care<K>(p, c, v, r);
 }
 
 /* Moves the course to line `line` of the batch. */

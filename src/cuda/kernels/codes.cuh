@@ -134,15 +134,29 @@ SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits
  * ordinary, and otherwise `fails` is set. So a thread checks once for all numbers of a vector, and
  * computes them all again if it has to. sf_beyond: the last operation of a program is a quotient,
  * and the result is not nearer to 0 than that is (FAR), or not further from it. If both are rounded
- * to the same narrow number, so is the quotient. sf_inner: what the operations before are told.
+ * to the same narrow number, so is the quotient. sf_sure: as sf_hasty, and what sf_of_kept is said of
+ * are exponentials that the quick way has made: dividends that need no check. sf_inner: what the
+ * operations before are told.
  */
 struct sf_careful {};
 struct sf_hasty {
         bool fails;
 };
 template <bool FAR> struct sf_beyond {};
+struct sf_sure : sf_hasty {
+        SF_DEVICE_METHOD sf_sure() : sf_hasty{false} {}
+};
+struct sf_unchecked {
+        sf_hasty &ask;
+};
+struct sf_plain {};
 SF_DEVICE sf_hasty &sf_inner(sf_hasty &ask) { return ask; }
+SF_DEVICE sf_sure &sf_inner(sf_sure &ask) { return ask; }
 template <class ASK> SF_DEVICE sf_careful sf_inner(const ASK &) { return sf_careful(); }
+SF_DEVICE sf_unchecked sf_of_kept(sf_sure &ask) { return sf_unchecked{ask}; }
+SF_DEVICE sf_hasty &sf_of_kept(sf_hasty &ask) { return ask; }
+SF_DEVICE sf_plain sf_of_kept(const sf_careful &) { return sf_plain(); }
+template <bool FAR> SF_DEVICE sf_beyond<FAR> sf_of_kept(sf_beyond<FAR> ask) { return ask; }
 
 /*
  * Division by a divisor that many dividends share. The quotient has the same bits as by a plain
@@ -168,6 +182,13 @@ template <class T> struct sf_divisor {
                 return sf_signed_as(a, sf_fma(sf_fma(-d, q, a), high, q));
         }
         SF_DEVICE_METHOD T of(T a, sf_careful) const { return suits(a) ? quick(a) : sf_quotient(a, d); }
+        SF_DEVICE_METHOD T of(T a, sf_plain) const { return sf_quotient(a, d); }
+        SF_DEVICE_METHOD T of(T a, sf_unchecked u) const
+        {
+                u.ask.fails |= most < 0;
+                const T own = sf_anew(a), q = sf_fma(own, high, sf_multiply(own, low));
+                return sf_fma(sf_fma(-d, q, own), high, q);
+        }
         SF_DEVICE_METHOD T of(T a, sf_hasty &ask) const
         {
                 /* All quotients of a thread at once would take more registers than it has. */
@@ -207,9 +228,10 @@ template <class T> SF_DEVICE T sf_code_minimum(T a, T b) { return a < b ? a : b;
 template <class T> SF_DEVICE T sf_code_relu(T a) { return a > 0 || a != a ? a : (T)0; }
 
 template <class ASK> SF_DEVICE float sf_code_exp(float a, ASK &) { return sf_exp_f32(a); }
+/* e^-62 and e^62 are dividends that need no check (sf_code_div_by): hence 62. */
 SF_DEVICE float sf_code_exp(float a, sf_hasty &ask)
 {
-        ask.fails |= !(sf_magnitude(a) <= SF_EXP_PLAIN_F32);
+        ask.fails |= !(sf_magnitude(a) <= 62.0f);
         return sf_exp_plain_f32(a);
 }
 template <class ASK> SF_DEVICE double sf_code_exp(double a, ASK &) { return sf_exp_f64(a); }
