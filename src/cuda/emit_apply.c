@@ -310,10 +310,13 @@ static sf_status cut_chain(const sf_context *ctx, const chain *c, const sf_cuda_
 }
 
 /*
- * Lines at any address whose lanes have aligned vectors (SF_EARLY), if a line is one warp's. H200,
- * share of a copy, rows of 1001: softmax 0.76 -> 0.94, RMS norm 0.80 -> 0.91, layer norm 0.64 ->
- * 0.70, normalize 0.93 -> 0.90. Shared by a cluster it loses: rows of 50257, normalize 0.85 -> 0.70,
- * RMS norm 0.79 -> 0.61.
+ * Lines at any address whose lanes have aligned vectors (SF_EARLY), if a line is one warp's and its
+ * vectors have four elements, where lanes have few of them or exponentials wait for them. H200,
+ * share of a copy, before -> with them: f32 rows of 333: softmax 0.47 -> 0.57, layer norm 0.56 ->
+ * 0.59, RMS norm 0.64 -> 0.80, normalize 0.66 -> 0.70; of 1001: softmax 0.77 -> 0.89, log_softmax
+ * 0.71 -> 0.78, but layer norm 0.80 -> 0.66, RMS norm 0.89 -> 0.68, normalize 0.93 -> 0.70. bf16
+ * rows of 513 and 1001 lose 0.03 to 0.16 in all of these. Shared by a cluster it loses too: rows of
+ * 50257, normalize 0.85 -> 0.70, RMS norm 0.79 -> 0.61.
  */
 static sf_status cut_early(const sf_context *ctx, chain *c, const sf_cuda_chip *chip, int64_t batch,
                            sf_cuda_spec *spec, cut *u, bool *fits)
@@ -325,7 +328,8 @@ static sf_status cut_early(const sf_context *ctx, chain *c, const sf_cuda_chip *
         SF_TRY(cut_chain(ctx, c, chip, batch, spec, u, fits));
         c->n = n;
         const bool one = u->warps == 1 && u->tiles == 1;
-        c->early = *fits && u->keep >= 3 && (one || chip->small_tiles);
+        const bool wins = one && c->width == 4 && (u->items <= 4 || c->link[0].step.op == SF_MAX);
+        c->early = *fits && u->keep >= 3 && (wins || chip->small_tiles);
         return SF_OK;
 }
 

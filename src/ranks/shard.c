@@ -256,7 +256,7 @@ static int64_t block_end(const sf_shard *s, int64_t at)
 static sf_status fold_blocks(sf_shard *s)
 {
         sf_pile pile;
-        sf_memory values;
+        sf_memory values = {NULL, NULL};
         const size_t each = (size_t)(s->kind.lines * sf_span_value_bytes(&s->kind));
         char *span = malloc(each + 1);
         if (!span)
