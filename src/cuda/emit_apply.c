@@ -321,14 +321,15 @@ static sf_status cut_chain(const sf_context *ctx, const chain *c, const sf_cuda_
 static sf_status cut_early(const sf_context *ctx, chain *c, const sf_cuda_chip *chip, int64_t batch,
                            sf_cuda_spec *spec, cut *u, bool *fits)
 {
-        if (!c->shifts || !begin_alike(c))
+        /* Every call plans: what cannot win is not cut. */
+        if (!c->shifts || !(c->width == 4 || chip->small_tiles) || !begin_alike(c))
                 return SF_OK;
         const int64_t n = c->n;
         c->n += c->width - 1; /* the first and the last vector can be cut */
         SF_TRY(cut_chain(ctx, c, chip, batch, spec, u, fits));
         c->n = n;
         const bool one = u->warps == 1 && u->tiles == 1;
-        const bool wins = one && c->width == 4 && (u->items <= 4 || c->link[0].step.op == SF_MAX);
+        const bool wins = one && (u->items <= 4 || c->link[0].step.op == SF_MAX);
         c->early = *fits && u->keep >= 3 && (wins || chip->small_tiles);
         return SF_OK;
 }

@@ -48,6 +48,7 @@ template <int APART> SF_DEVICE void sf_publish(sf_u64 *entry, sf_acc v, sf_u32 m
  * multiplication, so and in twice as many words: f32 0.87, 0.83; bf16 0.66, 0.64.
  */
 enum { SF_TOTAL_WORDS = SF_VALUE_SIZE / 8 };
+static_assert(SF_MARK_BITS == 11, "the shifts and masks below leave a mark so many bits");
 
 template <int APART> SF_DEVICE void sf_publish_total(sf_u64 *entry, sf_acc v, sf_u32 mark)
 {
