@@ -46,13 +46,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
         } while (0)
 
 /* Contexts are device numbers plus one, on a stack for each thread. A reset leaves the handle and
- * takes the rest. */
+ * takes the rest. Threads allocate at the same time, as they may with a driver. */
 #define DEVICES 2
 static struct {
-        bool inactive;
-        int generation;
-        long live;
-        unsigned long long first; /* what was allocated before is gone */
+        atomic_bool inactive;
+        atomic_int generation;
+        atomic_long live;
+        atomic_ullong first; /* what was allocated before is gone */
 } contexts[DEVICES];
 static atomic_ullong next_address = 1 << 20;
 static _Thread_local int stack[16];
