@@ -246,9 +246,9 @@ else
 	@echo "test-neon: this cross-compiles on x86_64, and this machine is $(MACHINE); on aarch64 make test-gcc tests NEON" >&2; exit 1
 endif
 
-# A wrong line must make a test fail: tests/mutations.txt has the lines. test-long has all of them, test a few from all over.
+# A wrong line must make a test fail: tests/mutations.txt has the lines. By itself and in test-long this tries all of them, in test a few from all over.
 test-mutation: needs-test
-	./tests/mutation.py $(call amount,--few,)
+	./tests/mutation.py $(if $(BUILT),$(call amount,--few,))
 
 # CONTRIBUTING's recipes, followed in a copy of the sources: that for an operation; test-long has the others.
 test-recipe: needs-test
