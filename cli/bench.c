@@ -245,7 +245,7 @@ static int run_rows(sf_context *ctx, const struct settings *s, struct arena *are
                sf_version_string(), sf_context_isa(ctx), threads, threads == 1 ? "" : "s", s->rounds);
         printf("%-25s %-14s %-5s %12s %9s %6s %9s %8s%s\n", "work", "shape", "dtype", "time", "GB/s", "beside", "GB/s",
                "fraction", s->old ? "      was" : "");
-        int slower = 0;
+        int slower = 0, compared = 0;
         for (int i = 0, done = 0; i < row_count && !status; i++) {
                 double before;
                 if (!wanted(&rows[i], s))
@@ -257,9 +257,12 @@ static int run_rows(sf_context *ctx, const struct settings *s, struct arena *are
                 if (!status) {
                         print_row(&rows[i], s, &results[i], before);
                         slower += is_slower(&results[i], before, s);
+                        compared += before > 0;
                         status = fflush(stdout) ? finish_stdout() : CLI_DONE;
                 }
         }
+        if (!status && s->old && !compared)
+                return complain("the file that --compare names has none of these rows: rows are known by work, shape and dtype");
         return !status && slower ? complain("%d of %d rows are slower than they were", slower, count) : status;
 }
 

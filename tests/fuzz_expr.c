@@ -160,7 +160,7 @@ static void build_one(sf_context *ctx)
                 case 10:
                         made = pick(3) == 0   ? sf_expr_recurrence(graph, a, b, &o)
                                : pick(2) == 0 ? sf_expr_scan(graph, a, &o)
-                                              : sf_expr_derived(graph, a, (sf_derived)pick(18), &o);
+                                              : sf_expr_derived(graph, a, (sf_derived)pick(20), &o);
                         break;
                 case 11: made = sf_expr_fold(graph, a, &o); break;
                 default: made = pick(2) ? sf_expr_matmul(graph, a, b) : sf_expr_linear(graph, a, b, 0); break;

@@ -80,8 +80,10 @@ def test_bench_compare(tmp_path):
             refused(*arguments, says="1 of 1 rows are slower than they were")
         else:
             assert "slower" not in ok(*arguments).decode()
+            (tmp_path / "c.json").write_text(json.dumps(json.loads((tmp_path / "c.json").read_text()), indent=1))  # as other programs write it
+            assert " 0.00" in ok(*arguments).decode().splitlines()[-1]
     (tmp_path / "c.json").write_text(text.replace("tiny", "other"))
-    ok(*tiny, "--compare", tmp_path / "c.json")  # nothing to compare with
+    refused(*tiny, "--compare", tmp_path / "c.json", says="has none of these rows")
     refused("bench", "--compare", tmp_path / "none.json", says="none.json")
     refused("bench", "--compare", __file__, says="is not a file that bench --json wrote")
     refused("bench", "--tolerance", "2", says="--tolerance 2 is not a part of 1", status=2)
