@@ -97,7 +97,7 @@ static sf_tensor tensor_of(const struct place *p, void *data, const struct dtype
 static int make_inputs(const struct place *p, const struct dtype_info *dtype)
 {
         fill(p->x, dtype, MOST);
-        return p->x == p->x_there ? CLI_DONE : device_put(p->x_there, p->x, (size_t)(MOST * dtype->size));
+        return p->x == p->x_there ? CLI_DONE : device_put(p->x_there, p->x, (size_t)MOST * dtype->size);
 }
 
 static int add_results(const struct place *p, size_t size, uint64_t *digest)
