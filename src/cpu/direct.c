@@ -59,8 +59,8 @@ static bool is_element(sf_panel_member *m, const sf_program *p, int32_t value, i
             none->code != SF_CODE_CONSTANT || none->dt != m->held)
                 return false;
         const sf_value v = p->constant[none->slot], id = m->step->identity;
-        m->lift.skips = m->held == SF_DT_F32 ? !memcmp(&v.f32, &id.f32, sizeof v.f32)
-                                             : !memcmp(&v.f64, &id.f64, sizeof v.f64);
+        const size_t size = m->held == SF_DT_F32 ? sizeof v.f32 : sizeof v.f64;
+        m->lift.skips = !memcmp(&v.u64, &id.u64, size); /* bits: -0.0 is another identity than +0.0 */
         const sf_dt dt = (sf_dt)p->code[test->arg[0]].dt;
         return m->lift.skips && is_operand(m->fuse, p, test->arg[0], dt, &tested) &&
                is_operand(m->fuse, p, at->arg[1], m->held, k) && tested == *k;
