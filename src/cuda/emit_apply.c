@@ -337,8 +337,8 @@ static sf_status cut_early(const sf_context *ctx, chain *c, const sf_cuda_chip *
 sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
 {
         chain c = {.count = 0};
-        cut u;
-        bool cuts;
+        cut u = {0};
+        bool cuts = false;
         sf_cuda_launch *l = &plan->launch[0];
         sf_cuda_spec *spec = &l->spec;
         *fits = plan->across = false;

@@ -50,7 +50,7 @@ static int32_t same_operand(const sf_plan *plan, const sf_pass *a, int32_t k, co
 
 bool sf_plan_take_operands(const sf_plan *plan, sf_pass *a, const sf_pass *b)
 {
-        uint8_t number[SF_OPERANDS_MAX];
+        uint8_t number[SF_OPERANDS_MAX] = {0};
         uint32_t *const reads[2] = {&a->load_reads, &a->store_reads};
         sf_program *const programs[3] = {&a->load, &a->beside, &a->store};
         for (int32_t k = 0; k < a->operands; k++) {
