@@ -227,7 +227,7 @@ static void put_lefts(const sf_shard *s, const sf_pile *pile, char *held, int32_
 static int32_t make_parts(const sf_shard *s, part *parts)
 {
         int32_t count = 0, entry = 0;
-        for (int64_t at = s->from; at < s->to; at = parts[count++].to) {
+        for (int64_t at = s->from; at < s->to; at = parts[count++].to) { /* cppcheck-suppress uninitvar ; the loop sets each part before it goes on */
                 const int64_t to = part_end(s, at), rising = scans_lines(s) ? sf_rising(at, to - at) : 0;
                 part *r = &parts[count];
                 *r = (part){at, to, (int32_t)sf_rising_count(rising, to - at), entry, 0};
@@ -284,7 +284,7 @@ sf_status sf_device_scan(sf_shard *s, sf_pile *pile)
         part parts[SF_SPAN_BLOCKS];
         int32_t chunk = 0;
         const sf_held widest = held_before(s, 0, s->to);
-        const int32_t count = make_parts(s, parts), all = entries_to(&parts[count - 1]);
+        const int32_t count = make_parts(s, parts), all = count ? entries_to(&parts[count - 1]) : 0;
         sf_status status = sf_entries_begin(s, sf_held_size(&widest), all, false, &n);
         char *held = malloc(SF_SPAN_BLOCKS * n.each + 1);
         bool added = held != NULL;

@@ -60,17 +60,26 @@ sf_value sf_span_get(const sf_span_kind *k, const char *from)
         return get_value(k, from);
 }
 
-/* There may be thousands of lines: of the most usual sums the compiler makes vectors. */
-static void add_floats(float *restrict left, const float *restrict right, int64_t n)
+/* There may be thousands of lines: the most usual sums are not asked what they are for each. Values
+ * that came in a message are at any address. */
+static void add_floats(char *restrict left, const char *restrict right, int64_t n)
 {
-        for (int64_t i = 0; i < n; i++)
-                left[i] += right[i];
+        for (float l, r; n--; left += sizeof l, right += sizeof r) {
+                memcpy(&l, left, sizeof l);
+                memcpy(&r, right, sizeof r);
+                l += r;
+                memcpy(left, &l, sizeof l);
+        }
 }
 
-static void add_doubles(double *restrict left, const double *restrict right, int64_t n)
+static void add_doubles(char *restrict left, const char *restrict right, int64_t n)
 {
-        for (int64_t i = 0; i < n; i++)
-                left[i] += right[i];
+        for (double l, r; n--; left += sizeof l, right += sizeof r) {
+                memcpy(&l, left, sizeof l);
+                memcpy(&r, right, sizeof r);
+                l += r;
+                memcpy(left, &l, sizeof l);
+        }
 }
 
 /* Combines the values of two blocks, line by line, into the left one's. */
@@ -78,9 +87,9 @@ static void combine_blocks(const sf_span_kind *k, char *left, const char *right)
 {
         const size_t each = first_bytes(k) + second_bytes(k);
         if (k->op == SF_SUM && k->acc == SF_DT_F32)
-                add_floats((float *)left, (const float *)right, k->lines);
+                add_floats(left, right, k->lines);
         else if (k->op == SF_SUM && k->acc == SF_DT_F64)
-                add_doubles((double *)left, (const double *)right, k->lines);
+                add_doubles(left, right, k->lines);
         else
                 for (int64_t i = 0; i < k->lines; i++, left += each, right += each)
                         put_value(k, left, sf_combine(k->op, k->acc, get_value(k, left), get_value(k, right)));
