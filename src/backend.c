@@ -49,7 +49,7 @@ const char *sf_backend_follows(sf_device device, const sf_step *chain)
 
 int32_t sf_backend_crosses(sf_device device)
 {
-        return sf_on_host(device) ? 0 : SF_CUDA_CROSSES;
+        return sf_on_host(device) ? SF_CHAIN_STEPS : SF_CUDA_CROSSES;
 }
 
 sf_status sf_backend_workspace(sf_context *ctx, const sf_step *step, size_t *size)

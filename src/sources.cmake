@@ -6,7 +6,7 @@ set(SCANFOLD_SOURCES
   src/expr/rewrite.c src/expr/rewrite_flip.c src/expr/rewrite_view.c src/expr/rewrite_scan.c src/expr/rewrite_fold.c src/expr/rewrite_matmul.c
   src/expr/compile.c src/expr/chains.c src/expr/passes.c src/expr/doubles.c src/expr/as_written.c src/expr/plan.c src/expr/remarks.c src/expr/run.c src/expr/bandwidth.c src/expr/explain.c src/expr/explain_picture.c
   src/ref/ref.c
-  src/cpu/cpu.c src/cpu/chain.c src/cpu/kept.c src/cpu/plan.c src/cpu/shape.c src/cpu/direct.c src/cpu/cut.c src/cpu/shared.c src/cpu/carried.c src/cpu/fused_program.c src/cpu/fused_run.c src/cpu/panel.c src/cpu/panel_memory.c src/cpu/positions.c
+  src/cpu/cpu.c src/cpu/chain.c src/cpu/across.c src/cpu/kept.c src/cpu/plan.c src/cpu/shape.c src/cpu/direct.c src/cpu/cut.c src/cpu/shared.c src/cpu/carried.c src/cpu/fused_program.c src/cpu/fused_run.c src/cpu/panel.c src/cpu/panel_memory.c src/cpu/positions.c
   src/cpu/segments.c src/cpu/segments_blocks.c src/cpu/segments_chain.c src/cpu/values.c src/cpu/lanes.c src/cpu/pool.c src/cpu/cpus.c src/cpu/quota.c src/cpu/detect.c)
 
 string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)

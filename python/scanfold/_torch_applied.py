@@ -67,7 +67,28 @@ def _kernel(x, name, axes, parameter, eps, mask, weight, bias, dtype):
     inputs = _present(x=x, mask=mask, weight=weight, bias=bias)
     has_eps = name in ("layer_norm", "rms_norm", "normalize")
     line = _applied.text(name, axes, parameter, eps if has_eps else None, _name(_result(name, x, dtype)), list(inputs)[1:])
-    return ops._c_run(*_parsed(line, True, inputs), 0)
+    more = _statistics(name, x, axes, eps, mask, weight) if any(t.requires_grad for t in (x, weight, bias) if t is not None) else None
+    if more is None:
+        return ops._c_run(*_parsed(line, True, inputs), 0)
+    y, *more = ops._c_run(*_parsed(f"{line}, {more}", True, inputs), 0)
+    y._scanfold_statistics = more  # for _setup, which gets this very tensor
+    return y
+
+
+def _statistics(name, x, axes, eps, mask, weight):
+    """What a gradient needs of x's lines, in the notation, or None. On a CPU to fold x again would
+    take longer than to keep that; a CUDA device has the line in its registers anyway."""
+    if x.device.type != "cpu" or mask is not None or name not in ("layer_norm", "rms_norm") or not x.numel():
+        return None
+    def mean(v):  # as the function itself has it, so that it is folded once
+        return Line(f"mean({v}, {tuple(axes)}, keepdim=True)")
+
+    def factor(squares):
+        return f"(1 / sqrt({squares + eps}))"
+    line = Line(f"x.astype({short(_name(_wide(x, weight)))})")
+    if name == "layer_norm":
+        return f"{mean(line)}, {factor(mean(f'square({line - mean(line)})'))}"
+    return factor(mean(f"square({line})"))
 
 
 def _fake(x, name, axes, parameter, eps, mask, weight, bias, dtype):
@@ -104,8 +125,8 @@ class Line:
 class Lines:
     """The functions that formulas use, on values in the notation: they return text."""
 
-    def __init__(self, axes, masked, number, wide):
-        self.axes, self.masked, self.number, self.wide = tuple(axes), masked, number, wide
+    def __init__(self, axes, masked, number, wide, known=False):
+        self.axes, self.masked, self.number, self.wide, self.known = tuple(axes), masked, number, wide, known
 
     def sum(self, v, axes=None):
         return Line(f"sum({v}, {self.axes if axes is None else tuple(axes)}, keepdim=True{', mask=mask' if self.masked else ''})")
@@ -126,6 +147,8 @@ class Lines:
 
 class Tensors:
     """The same functions, computed on tensors."""
+
+    known = False
 
     def __init__(self, axes, mask, like, wide):
         self.axes, self.mask, self.like, self.wide = list(axes), mask, like, wide
@@ -161,11 +184,11 @@ def _standard(way, name, x, parameter, eps):
     """(the function without weight and bias, the factor of x or of its distances from the mean),
     for layer_norm, rms_norm and standardize."""
     if name == "rms_norm":
-        by = 1 / way.sqrt(_mean(way, x * x) + eps)
+        by = Line("by") if way.known else 1 / way.sqrt(_mean(way, x * x) + eps)
         return x * by, by
-    d = x - _mean(way, x)
+    d = x - (Line("mean") if way.known else _mean(way, x))
     if name == "layer_norm":
-        by = 1 / way.sqrt(_mean(way, d * d) + eps)
+        by = Line("by") if way.known else 1 / way.sqrt(_mean(way, d * d) + eps)
     else:
         by = 1 / way.sqrt(way.sum(d * d) / (way.count() - parameter))
     return d * by, by
@@ -200,9 +223,9 @@ def _gradients(way, name, wanted, g, x, y, weight, parameter, eps, over):
 
 
 @functools.lru_cache(maxsize=256)
-def _line(name, wanted, number, axes, parameter, eps, over, masked, weighted, wide, dtypes):
+def _line(name, wanted, number, axes, parameter, eps, over, masked, weighted, wide, dtypes, known=False):
     """The gradients as one expression in the notation."""
-    way = Lines(axes, masked, number, wide)
+    way = Lines(axes, masked, number, wide, known)
     x, y, g, weight = (way.cast(Line(one), wide) for one in ("x", "y", "g", "weight"))
     made = _gradients(way, name, wanted, g, x, y, weight if weighted else None, parameter, eps, over)
     return ", ".join(str(way.cast(v, dtype)) for v, dtype in zip(made, dtypes))
@@ -214,7 +237,8 @@ def _line(name, wanted, number, axes, parameter, eps, over, masked, weighted, wi
 def _setup(ctx, inputs, output):
     x, ctx.name, axes, ctx.parameter, ctx.eps, mask, weight, bias, _ = inputs
     by_result = ctx.name in ("softmax", "log_softmax")
-    ctx.save_for_backward(None if by_result else x, output if by_result else None, mask, weight)
+    *mean, by = output.__dict__.pop("_scanfold_statistics", None) or (None, None)
+    ctx.save_for_backward(None if by_result else x, output if by_result else None, mask, weight, mean[0] if mean else None, by)
     ctx.save_for_forward(None if by_result else x, output if by_result else None, mask, weight)
     ctx.axes = sorted(a % x.dim() for a in axes) if x.dim() else []
     ctx.over = tuple(tuple(d for d in range(x.dim()) if t is None or t.shape[d] == 1) for t in (weight, bias))
@@ -227,7 +251,7 @@ def _wide(*tensors):
 
 
 def _backward(ctx, g):
-    x, y, mask, weight = ctx.saved_tensors
+    x, y, mask, weight, mean, by = ctx.saved_tensors
     wanted = tuple(ctx.needs_input_grad[i] for i in (0, 6, 7))
     like, wide = x if y is None else y, _wide(g, x, y, weight)
     dtypes = tuple(dtype for dtype, one in zip(ctx.dtypes, wanted) if one)
@@ -236,8 +260,9 @@ def _backward(ctx, g):
         made = [_normalize_backward(ctx, g.to(wide), x.to(wide), mask)]
     elif not torch.is_grad_enabled() and like.numel():
         number = float(_derived.folded(like.shape, ctx.axes))
-        line = _line(ctx.name, wanted, number, tuple(ctx.axes), ctx.parameter, ctx.eps, ctx.over, mask is not None, weight is not None, wide, dtypes)
-        by_name = {"g": g, "x": x, "y": y, "mask": mask, "weight": weight}
+        known = by is not None and by.dtype == wide
+        line = _line(ctx.name, wanted, number, tuple(ctx.axes), ctx.parameter, ctx.eps, ctx.over, mask is not None, weight is not None, wide, dtypes, known)
+        by_name = {"g": g, "x": x, "y": y, "mask": mask, "weight": weight, "mean": mean, "by": by}
         expression, names = _expression_of(line)
         made = ops._at_once(expression, *[by_name[one] for one in names])
         made = [made] if isinstance(made, torch.Tensor) else made

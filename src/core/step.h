@@ -106,8 +106,7 @@ typedef struct sf_step {
         const struct sf_step *then;
         /* NULL, or, in the first step of a chain, a fold across its lines, with siblings, which runs
          * after the chain: its sequences are what all lines have at one position. It may read what
-         * the chain's folds have stored, and reads again what the chain has read. Only for backends
-         * that want it (sf_backend_crosses). */
+         * the chain's folds have stored, and reads again what the chain has read. */
         const struct sf_step *across;
 } sf_step;
 

@@ -60,6 +60,10 @@ typedef struct chain {
          * bytes from its element; else 0. */
         int64_t apart;
         plan *plan[2]; /* for boxes, and for the last box of a dimension if it is smaller */
+        /* Folds across the lines, if they are computed too; NULL: they are not. A worker takes `per`
+         * boxes in turn: a span of them. */
+        sf_across *across;
+        int64_t per;
         sf_desks desks;
         size_t machine; /* offset in a worker's scratch */
         _Atomic int64_t next;
@@ -165,10 +169,15 @@ static bool cut_boxes(chain *c, int workers)
         if (workers > 1) /* the same number of boxes for each */
                 each = sf_smaller(each, sf_parts(sf_parts(len * outers, (int64_t)BOXES_EACH * workers), unit) * unit);
         c->each = sf_smaller(each, len);
+        if (c->across) /* boxes make up spans */
+                c->each = sf_power_below(c->each);
         if (strip && c->each < len && c->each * sf_magnitude(s->dims[c->cut].x) < LEAST_RUN)
                 return false;
         c->parts = sf_parts(len, c->each);
         c->boxes = outers * c->parts;
+        if (c->across && !(s->nbatch == 1 && !columns && sf_across_can(c->across, c->step[0], c->each, line, workers)))
+                c->across = NULL;
+        c->per = c->across ? c->across->span / c->each : 1;
         return inner * c->each <= sf_larger(LONGEST_LINE, budget) && (c->boxes >= 2 * workers || c->boxes == workers);
 }
 
@@ -389,10 +398,12 @@ static void run_box(const chain *c, int64_t box, int64_t next_box, char *scratch
                 find_shift(c, walk, p->first[i], at, scratch + c->kept, &shift);
                 const int32_t x = fetches_from(c, walk, s);
                 shift.near = x;
+                shift.all = false;
                 if (x >= 0 && wants_next && (i == last || around)) {
                         shift.ahead = operand_shift(c, s, x, next, NULL) - shift.in[x];
+                        shift.all = true;
                         wants_next = false;
-                } else if (x >= 0 && wants_results && i > 0 && i < last) {
+                } else if (x >= 0 && wants_results && (i > 0 || last == 1) && i < last) {
                         shift.ahead = c->apart;
                         wants_results = false;
                 }
@@ -404,13 +415,32 @@ static void run_box(const chain *c, int64_t box, int64_t next_box, char *scratch
         }
 }
 
+/* The folds across the lines go on with those of a box, or wait until there are enough of them. */
+static void run_across(const chain *c, int64_t box, char *scratch)
+{
+        const sf_across *a = c->across;
+        const int64_t from = box * c->each, end = sf_smaller(from + c->each, a->lines);
+        sf_fused_machine machine;
+        if (end % a->unit && end < a->lines)
+                return;
+        if (!a->walk->straight)
+                sf_fused_machine_make(&machine, c->isa->map, scratch + c->machine, a->walk->slots);
+        sf_across_run(a, scratch, &machine, (end - 1) / a->unit * a->unit, end);
+}
+
 static void work(void *arg, int worker)
 {
         chain *c = arg;
-        int64_t box = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed), next;
-        for (; box < c->boxes; box = next) {
+        char *scratch = c->desks.first + (size_t)worker * c->desks.each;
+        int64_t turn = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed), next;
+        for (; turn * c->per < c->boxes; turn = next) {
                 next = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed);
-                run_box(c, box, next, c->desks.first + (size_t)worker * c->desks.each);
+                const int64_t end = sf_smaller((turn + 1) * c->per, c->boxes);
+                for (int64_t box = turn * c->per; box < end; box++) {
+                        run_box(c, box, box + 1 < end ? box + 1 : next * c->per, scratch);
+                        if (c->across)
+                                run_across(c, box, scratch);
+                }
         }
         c->isa->fence();
 }
@@ -422,10 +452,17 @@ static size_t lay_out(void *arg, char *base)
         chain *c = arg;
         size_t constants = 0, machines = 0;
         c->machine = 0;
+        if (c->across)
+                c->across->each = 0;
         for (int32_t k = 0; k < 2 && c->plan[k]; k++)
                 constants += sf_panels_room(c->plan[k]->walk, c->plan[k]->walks, base ? base + constants : NULL, &c->machine, &machines);
+        sf_across *a = c->across;
+        if (a)
+                constants += sf_panels_room(&a->walk, 1, base ? base + constants : NULL, &a->each, &machines);
         c->kept = (c->machine + machines + 63) / 64 * 64;
-        c->desks.each = sf_desk_bytes(c->kept + c->kept_bytes);
+        if (a)
+                a->room = (c->kept + c->kept_bytes + 63) / 64 * 64;
+        c->desks.each = sf_desk_bytes(a ? a->room + (size_t)a->walk->strips * a->each : c->kept + c->kept_bytes);
         return constants;
 }
 
@@ -458,13 +495,17 @@ const char *sf_cpu_follows(const sf_step *first)
         return first->batch > 1 ? NULL : "a single line is shared by all threads, one pass after the other";
 }
 
-sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
+/* Runs the chain; *across: the folds across its lines too. */
+static sf_status run_chain(sf_context *ctx, const sf_step *first, bool *across)
 {
         chain c = {.isa = ctx->isa};
+        sf_across folds;
+        *across = false;
         if (first->segments.offsets)
                 return sf_segments_chain(ctx, first);
         list_steps(&c, first);
         find_kept(&c);
+        c.across = first->across ? &folds : NULL;
         const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);
         if (!c.longest->n || !cut_boxes(&c, workers))
                 return sf_chain_apart(first, run_stage, ctx);
@@ -474,9 +515,14 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
         const int64_t rest = c.longest->dims[c.cut].len - (c.parts - 1) * c.each;
         const int32_t plans = 1 + (rest != c.each);
         const size_t each = (sizeof(plan) + 63) / 64 * 64, panels = (sizeof(sf_panels) + 63) / 64 * 64;
-        sf_arena *arena = sf_arena_borrow(ctx, (size_t)plans * (each + (size_t)c.steps * panels));
+        const size_t all = (size_t)plans * (each + (size_t)c.steps * panels);
+        sf_arena *arena = sf_arena_borrow(ctx, all + (c.across ? panels + sf_across_bytes(&folds) : 0));
         if (!arena)
                 return sf_fail(ctx, SF_OUT_OF_MEMORY, "no memory for the plans of %d steps", (int)c.steps);
+        if (c.across && !sf_across_plan(&folds, c.isa, arena->base + all, panels)) {
+                c.across = NULL;
+                c.per = 1;
+        }
         bool planned = true;
         for (int32_t k = 0; k < plans && planned; k++) {
                 char *base = arena->base + (size_t)k * (each + (size_t)c.steps * panels);
@@ -486,7 +532,18 @@ sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
                 planned = make_plan(&c, k ? rest : c.each, c.plan[k]);
         }
         /* If some step has no kernel, running the stages apart reports which one. */
-        sf_status status = planned ? sf_desks_run(ctx, (int)sf_smaller(workers, c.boxes), &c.desks, lay_out, NULL, work, &c) : sf_chain_apart(first, run_stage, ctx);
+        const int64_t turns = sf_parts(c.boxes, c.per);
+        sf_status status = planned ? sf_desks_run(ctx, (int)sf_smaller(workers, turns), &c.desks, lay_out, NULL, work, &c) : sf_chain_apart(first, run_stage, ctx);
+        *across = planned && c.across;
+        if (status == SF_OK && *across)
+                status = sf_across_finish(ctx, &folds, first->across);
         sf_arena_return(ctx, arena);
         return status;
+}
+
+sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first)
+{
+        bool across;
+        SF_TRY(run_chain(ctx, first, &across));
+        return first->across && !across ? sf_cpu_run(ctx, first->across) : SF_OK;
 }

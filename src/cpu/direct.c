@@ -79,7 +79,7 @@ static int32_t lifted_by(const sf_panels *p, sf_panel_member *m)
         int32_t value = load->count - 1;
         m->lift.on = true;
         m->lift.magnitude = at->code == SF_CODE_ABS;
-        m->lift.square = at->code == SF_CODE_SQUARE;
+        m->lift.square = at->code == SF_CODE_SQUARE || (at->code == SF_CODE_MUL && at->arg[0] == at->arg[1]);
         value = m->lift.magnitude || m->lift.square ? at->arg[0] : value;
         if (is_element(m, load, value, &k))
                 return k;
@@ -179,7 +179,7 @@ void sf_direct_products(sf_panels *p, sf_panel_member *m)
         m->products = NULL;
         m->pair = -1;
         const bool whole = p->members == 1 && p->n >= SF_CPU_TILE_VECTORS * m->kernels->width;
-        if (!may_be_products(p, m, whole) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
+        if (m->lift.on || !may_be_products(p, m, whole) || !is_made_of(f, &f->load, f->load.count - 1, SF_CODE_MUL, m->held, m->factor))
                 return;
         /* the operand that may be constant comes second */
         if (p->shape == SF_PANEL_COLUMNS && !f->operand[m->factor[0]].stride[p->col]) {

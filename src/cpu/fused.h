@@ -49,9 +49,9 @@ typedef struct sf_fused_code {
         int32_t copied;
         int64_t out_size;   /* bytes of a destination's element */
         const sf_program *program;
-        /* The program may be an sf_affine of these operands, if they are laid out so; -1: none. The
-         * scale is -1 if it is not. */
-        int8_t x, centre, scale, weight, bias;
+        /* The program may be an sf_affine of these operands, or a gradient if `given` is one of them,
+         * if they are laid out so; -1: none. The scale is -1 if it is neither. */
+        int8_t x, centre, scale, weight, bias, given, shift, slope;
         sf_code then;
 } sf_fused_code;
 
@@ -73,6 +73,7 @@ typedef struct sf_fused_box {
         } in[SF_FUSED_SOURCES];
         /* as many elements that are used soon; at is NULL: prefetch nothing */
         struct sf_fused_side soon;
+        int64_t next; /* not 0: of other operands too, so many bytes from their elements */
         char *y;
         int64_t y_row, y_col;
         bool stream; /* y is too large to be worth caching */

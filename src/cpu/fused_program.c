@@ -325,6 +325,56 @@ static void find_affine(const sf_fuse *f, const sf_program *p, sf_dt to, sf_dt d
                 c->scale = scale;
 }
 
+/* Is this value (x - centre) * scale, or x * scale? */
+static bool is_standard(const sf_fuse *f, const sf_program *p, sf_dt dt, int32_t last, sf_fused_code *c)
+{
+        const sf_instruction *x;
+        c->scale = part_of(f, p, dt, SF_CODE_MUL, &last);
+        c->centre = part_of(f, p, dt, SF_CODE_SUB, &last);
+        x = &p->code[last];
+        c->x = (int8_t)x->slot;
+        return c->scale >= 0 && x->code == SF_CODE_LOAD && x->dt == dt && f->operand[x->slot].dt == dt;
+}
+
+/* Is it given * weight, or given? */
+static bool is_given(const sf_fuse *f, const sf_program *p, sf_dt dt, int32_t last, sf_fused_code *c)
+{
+        const sf_instruction *given;
+        c->weight = part_of(f, p, dt, SF_CODE_MUL, &last);
+        given = &p->code[last];
+        c->given = (int8_t)given->slot;
+        return given->code == SF_CODE_LOAD && given->dt == dt && f->operand[given->slot].dt == dt;
+}
+
+/* Is it one instruction, the two values in the order in which derivatives are written? */
+static bool is_of(const sf_program *p, sf_dt dt, sf_code code, int32_t last, int32_t *a, int32_t *b)
+{
+        const sf_instruction *at = &p->code[last];
+        *a = at->arg[0];
+        *b = at->arg[1];
+        return at->code == code && at->dt == dt;
+}
+
+/* Finds what the gradient of a norm is made of (sf_affine), in a load program that is no affine. */
+static void find_gradient(const sf_fuse *f, const sf_program *p, sf_dt to, sf_dt dest, sf_fused_code *c)
+{
+        int32_t outer, inner, v, h;
+        c->given = c->shift = c->slope = -1;
+        if (c->scale >= 0 || p != &f->load || to != dest || (dest != SF_DT_F32 && dest != SF_DT_F64) || !p->count ||
+            !is_of(p, dest, SF_CODE_MUL, p->count - 1, &outer, &inner))
+                return;
+        bool found = is_standard(f, p, dest, inner, c) && is_given(f, p, dest, outer, c) && c->weight >= 0;
+        const sf_instruction *scale = &p->code[outer];
+        if (!found && is_of(p, dest, SF_CODE_SUB, inner, &v, &h) && scale->code == SF_CODE_LOAD) {
+                c->slope = part_of(f, p, dest, SF_CODE_MUL, &h);
+                c->shift = part_of(f, p, dest, SF_CODE_SUB, &v);
+                found = c->slope >= 0 && is_standard(f, p, dest, h, c) && is_given(f, p, dest, v, c) &&
+                        scale->slot == (uint8_t)c->scale && (c->shift < 0) == (c->centre < 0);
+        }
+        if (!found)
+                c->given = c->scale = -1;
+}
+
 void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_program *p, sf_dt result, sf_dt held, sf_dt to, sf_dt dest,
                       sf_fused_code *code)
 {
@@ -336,6 +386,7 @@ void sf_fused_compile(const sf_cpu_map *map, const sf_fuse *fuse, const sf_progr
         code->reads = 0;
         code->program = p;
         find_affine(fuse, p, to, dest, code);
+        find_gradient(fuse, p, to, dest, code);
         if (store && wraps_anyway(p, result, to))
                 result = held;
         if (!p->count) {

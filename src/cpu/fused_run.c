@@ -206,7 +206,9 @@ static bool is_affine(const sf_fused_code *c, const sf_fused_box *box)
         const int64_t size = c->out_size;
         if (c->scale < 0 || box->cols < AFFINE_ROW || box->y_col != size || box->in[c->x].col != size || box->in[c->scale].col)
                 return false;
-        return (c->centre < 0 || !box->in[c->centre].col) && (c->weight < 0 || box->in[c->weight].col == size) &&
+        const bool given = c->given < 0 || (box->in[c->given].col == size && (c->shift < 0 || !box->in[c->shift].col) &&
+                                            (c->slope < 0 || !box->in[c->slope].col));
+        return given && (c->centre < 0 || !box->in[c->centre].col) && (c->weight < 0 || box->in[c->weight].col == size) &&
                (c->bias < 0 || box->in[c->bias].col == size);
 }
 
@@ -219,15 +221,20 @@ static void run_affine(sf_fused_machine *m, const sf_fused_code *c, const sf_fus
 {
         const int64_t block = box->stream ? SF_FUSED_BLOCK : box->cols;
         const bool fetches = box->soon.at && box->soon.row == box->in[c->x].row;
+        /* the other one of the two that are read */
+        const int32_t other = c->given >= 0 && box->soon.at && box->next && box->in[c->given].row == box->soon.row
+                                      ? (box->soon.at == (const char *)((uintptr_t)box->in[c->x].at + (uintptr_t)box->next) ? c->given : c->x) : -1;
         const int64_t soon = fetches ? (int64_t)((uintptr_t)box->soon.at - (uintptr_t)box->in[c->x].at) : 0;
         for (int64_t r = 0; r < box->rows; r++)
                 for (int64_t j = 0; j < box->cols; j += block) {
                         const int64_t count = box->cols - j < block ? box->cols - j : block, on = j * c->out_size;
                         const sf_affine f = {row_of(box, c->x, r, on), row_of(box, c->centre, r, 0), row_of(box, c->scale, r, 0),
-                                             row_of(box, c->weight, r, on), row_of(box, c->bias, r, on), c->then, soon};
+                                             row_of(box, c->weight, r, on),
+                                             row_of(box, c->given < 0 ? c->bias : other, r, on + (c->given < 0 ? 0 : box->next)), c->then, soon,
+                                             row_of(box, c->given, r, on), row_of(box, c->shift, r, 0), row_of(box, c->slope, r, 0)};
                         char *y = box->y + r * box->y_row + on, *own = m->value[SF_FUSED_LAST];
                         const bool streamed = box->stream && count * c->out_size >= SF_CPU_STREAM_LINE;
-                        m->map->affine[c->out_size == 8](&f, streamed ? own : y, count);
+                        (c->given < 0 ? m->map->affine : m->map->gradient)[c->out_size == 8](&f, streamed ? own : y, count);
                         if (streamed)
                                 m->map->stream(y, own, count * c->out_size, own);
                 }

@@ -58,7 +58,15 @@ typedef struct sf_affine {
         const char *x, *centre, *scale, *weight, *bias;
         sf_code then; /* SF_CODE_MUL, SF_CODE_SUB or SF_CODE_DIV */
         int64_t soon;
+        /* Of a norm's gradient also: */
+        const char *given, *shift, *slope;
 } sf_affine;
+
+/*
+ * What the gradient of a norm is made of, likewise in one loop: with h[i] = (x[i] - centre) * scale
+ * and v[i] = given[i] * weight[i], y[i] = v[i] * h[i] or, with a slope, scale * (v[i] - shift -
+ * h[i] * slope). Centre and shift are left out together; the weight only if there is a slope.
+ */
 
 /* Of rows that have an element equal to the row's in `best`: the number of the first such element,
  * or of the last. Equal are zeros of either sign, all NaN, and all bools but false. */
@@ -79,6 +87,7 @@ typedef struct sf_cpu_map {
         const sf_pair *pairs[SF_CLASS_COUNT]; /* reals only; NULL: none */
         const sf_busy *busy; /* NULL: none */
         void (*affine[2])(const sf_affine *, void *y, int64_t count); /* f32, f64 */
+        void (*gradient[2])(const sf_affine *, void *y, int64_t count);
         /* from, to; from reals as program.h says for i32, u32, i64, u64 */
         sf_loop *casts[SF_CLASS_COUNT][SF_CLASS_COUNT];
         sf_loop *truth[SF_CLASS_COUNT];        /* a[i] != 0, as bool */

@@ -341,6 +341,48 @@ static void N(affine)(const sf_affine *f, void *y, int64_t count)
                 f->centre ? N(affine_as)(f, SF_CODE_DIV, true, false, false, y, count) : N(affine_as)(f, SF_CODE_DIV, false, false, false, y, count);
 }
 
+/* A gradient has no bias: what that points to is prefetched, as what is `soon` bytes from x. */
+SF_INLINE void N(gradient_as)(const sf_affine *f, const bool centred, const bool weighted, const bool sloped, char *y, int64_t count)
+{
+        enum { LANES = V_BYTES / sizeof(M_C) };
+        const N(at) *x = (const void *)f->x, *given = (const void *)f->given, *weight = (const void *)f->weight;
+        const M_C centre = centred ? *(const N(at) *)(const void *)f->centre : 0, scale = *(const N(at) *)(const void *)f->scale;
+        const M_C shift = centred && sloped ? *(const N(at) *)(const void *)f->shift : 0;
+        const M_C slope = sloped ? *(const N(at) *)(const void *)f->slope : 0;
+        const uintptr_t soon = (uintptr_t)f->soon, beside = (uintptr_t)f->bias;
+        int64_t i = 0;
+        for (; i + LANES <= count; i += LANES) {
+                M_CAT(v, M_NAME) h, v, w;
+                if (soon)
+                        __builtin_prefetch((const char *)((uintptr_t)(x + i) + soon));
+                if (beside)
+                        __builtin_prefetch((const char *)(beside + (uintptr_t)i * sizeof(M_C)));
+                memcpy(&h, x + i, sizeof h);
+                memcpy(&v, given + i, sizeof v);
+                h = (centred ? h - centre : h) * scale;
+                if (weighted) {
+                        memcpy(&w, weight + i, sizeof w);
+                        v = v * w;
+                }
+                v = sloped ? scale * ((centred ? v - shift : v) - h * slope) : v * h;
+                memcpy(y + i * (int64_t)sizeof(M_C), &v, sizeof v);
+        }
+        for (; i < count; i++) {
+                const M_C h = (centred ? x[i] - centre : x[i]) * scale, v = weighted ? given[i] * weight[i] : given[i];
+                ((N(at) *)(void *)y)[i] = sloped ? scale * ((centred ? v - shift : v) - h * slope) : v * h;
+        }
+}
+
+static void N(gradient)(const sf_affine *f, void *y, int64_t count)
+{
+        if (!f->slope)
+                f->centre ? N(gradient_as)(f, true, true, false, y, count) : N(gradient_as)(f, false, true, false, y, count);
+        else if (f->weight)
+                f->centre ? N(gradient_as)(f, true, true, true, y, count) : N(gradient_as)(f, false, true, true, y, count);
+        else
+                f->centre ? N(gradient_as)(f, true, false, true, y, count) : N(gradient_as)(f, false, false, true, y, count);
+}
+
 #if M_BITS == 32 && defined(V_EXP)
 /* What is left after the last whole vector is done by the loop that does not prefetch. */
 #define M_BUSY(name, FIRST, THEN)                                                                  \

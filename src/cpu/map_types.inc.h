@@ -307,6 +307,7 @@ const sf_cpu_map MAP_TABLE = {
         .loops = {loops_f32, loops_f64, loops_i32, loops_u32, loops_i64, loops_u64},
         .pairs = {pairs_f32, pairs_f64},
         .affine = {affine_f32, affine_f64},
+        .gradient = {gradient_f32, gradient_f64},
 #ifdef M_BUSY_LOOPS
         .busy = M_BUSY_LOOPS,
 #endif

@@ -134,6 +134,7 @@ static void add_soon(const sf_walker *w, const sf_panel_member *m, sf_fused_box 
         box->soon.at = (const char *)((uintptr_t)side->at + (uintptr_t)shift->ahead);
         if (side->col != sf_dtypes[m->fuse->operand[shift->near].dt].size)
                 box->soon.at = NULL;
+        box->next = shift->all ? shift->ahead : 0;
 }
 
 sf_numbers sf_panel_numbers(const sf_panels *p, const sf_block *b)

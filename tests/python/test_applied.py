@@ -207,6 +207,26 @@ def test_gradients_are_torchs(device, dtype):
     close(only, g.float().sum(0).to(dtype) if dtype is not torch.float64 else g.sum(0), 32)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("shape", [(1025, 700), (37, 9001), (3, 500, 130)])
+def test_gradients_from_kept_statistics(monkeypatch, device, shape, dtype):
+    """A gradient that is given what the call has found of x's lines has the bits of one that finds it again."""
+    x, w, b, g = (torch.randn(s).to(device, dtype) for s in (shape, shape[-1:], shape[-1:], shape))
+    kept = []
+
+    def gradients():
+        inputs = [t.clone().requires_grad_() for t in (x, w, b)]
+        layer, rms = scanfold.layer_norm(inputs[0], -1, inputs[1], inputs[2]), scanfold.rms_norm(inputs[0], -1, inputs[1])
+        kept.append([t is not None for t in layer.grad_fn.saved_tensors[-2:]] + [rms.grad_fn.saved_tensors[-1] is not None])
+        return layer, rms, *torch.autograd.grad(layer, inputs, g), *torch.autograd.grad(rms, inputs[:2], g)
+    with_them = gradients()
+    from scanfold import _torch_applied  # which scanfold.torch has imported
+    monkeypatch.setattr(_torch_applied, "_statistics", lambda *given: None)
+    for mine, right in zip(with_them, gradients()):
+        assert torch.equal(mine, right)
+    assert kept == [[device == "cpu"] * 3, [False] * 3]
+
+
 def test_many_gradients_at_once(device):
     """torch.autograd.grad with is_grads_batched maps what has no memory of its own; scans and folds take it too."""
     x = some((3, 5), device=device).requires_grad_()
