@@ -229,9 +229,9 @@ static void run_affine(sf_fused_machine *m, const sf_fused_code *c, const sf_fus
                 for (int64_t j = 0; j < box->cols; j += block) {
                         const int64_t count = box->cols - j < block ? box->cols - j : block, on = j * c->out_size;
                         const sf_affine f = {row_of(box, c->x, r, on), row_of(box, c->centre, r, 0), row_of(box, c->scale, r, 0),
-                                             row_of(box, c->weight, r, on),
-                                             row_of(box, c->given < 0 ? c->bias : other, r, on + (c->given < 0 ? 0 : box->next)), c->then, soon,
-                                             row_of(box, c->given, r, on), row_of(box, c->shift, r, 0), row_of(box, c->slope, r, 0)};
+                                             row_of(box, c->weight, r, on), row_of(box, c->bias, r, on), c->then, soon,
+                                             row_of(box, c->given, r, on), row_of(box, c->shift, r, 0), row_of(box, c->slope, r, 0),
+                                             row_of(box, other, r, on + box->next)};
                         char *y = box->y + r * box->y_row + on, *own = m->value[SF_FUSED_LAST];
                         const bool streamed = box->stream && count * c->out_size >= SF_CPU_STREAM_LINE;
                         (c->given < 0 ? m->map->affine : m->map->gradient)[c->out_size == 8](&f, streamed ? own : y, count);

@@ -60,6 +60,7 @@ typedef struct sf_affine {
         int64_t soon;
         /* Of a norm's gradient also: */
         const char *given, *shift, *slope;
+        const char *beside; /* prefetched, as what is `soon` bytes from x; or NULL */
 } sf_affine;
 
 /*

@@ -341,7 +341,6 @@ static void N(affine)(const sf_affine *f, void *y, int64_t count)
                 f->centre ? N(affine_as)(f, SF_CODE_DIV, true, false, false, y, count) : N(affine_as)(f, SF_CODE_DIV, false, false, false, y, count);
 }
 
-/* A gradient has no bias: what that points to is prefetched, as what is `soon` bytes from x. */
 SF_INLINE void N(gradient_as)(const sf_affine *f, const bool centred, const bool weighted, const bool sloped, char *y, int64_t count)
 {
         enum { LANES = V_BYTES / sizeof(M_C) };
@@ -349,7 +348,7 @@ SF_INLINE void N(gradient_as)(const sf_affine *f, const bool centred, const bool
         const M_C centre = centred ? *(const N(at) *)(const void *)f->centre : 0, scale = *(const N(at) *)(const void *)f->scale;
         const M_C shift = centred && sloped ? *(const N(at) *)(const void *)f->shift : 0;
         const M_C slope = sloped ? *(const N(at) *)(const void *)f->slope : 0;
-        const uintptr_t soon = (uintptr_t)f->soon, beside = (uintptr_t)f->bias;
+        const uintptr_t soon = (uintptr_t)f->soon, beside = (uintptr_t)f->beside;
         int64_t i = 0;
         for (; i + LANES <= count; i += LANES) {
                 M_CAT(v, M_NAME) h, v, w;
