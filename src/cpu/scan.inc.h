@@ -145,7 +145,7 @@ static V_APART void O(simple_four)(const sf_rows *j, int64_t at, int64_t groups)
 #if !defined(K_LEAN) && (defined(K_ORDERED) || defined(K_WHOLE))
 #define K_GENERAL_FOUR
 #endif
-#if !defined(K_LEAN) || defined(K_FULL)
+#ifndef K_LEAN
 #define K_GENERAL_ONE
 #endif
 #ifdef K_GENERAL_FOUR
@@ -176,18 +176,12 @@ SF_INLINE bool O(is_plain)(const sf_rows *j, const char *x, const uint8_t *m, in
 }
 
 /* Scans the whole tiles of one group of rows, in every case. levels 0: as many as the tables have,
- * and vectors need not be full. `plain`: there is no mask, nothing to the left, and results are not
- * shifted; which takes a tenth less time. `fades`: the vectors of tiles are not combined before what
- * is to their left is. */
-SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, const bool plain, const bool fades, int64_t at, O(row) *rows)
+ * and vectors need not be full. `fades`: the vectors of tiles are not combined before what is to
+ * their left is. */
+SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, const bool fades, int64_t at, O(row) *rows)
 {
-        sf_rows j = *job;
-        const bool now = levels && (plain || O(writes_now));
-        if (plain) { /* to tell the compiler */
-                j.m = NULL;
-                j.carry = NULL;
-                j.exclusive = false;
-        }
+        const sf_rows j = *job;
+        const bool now = levels && O(writes_now);
         const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int unit = levels ? K_WIDTH : j.lanes->unit;
@@ -257,28 +251,24 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
 }
 static V_APART void O(general_part)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, 1, 0, false, false, at, row);
+        O(general_group)(j, 1, 0, false, at, row);
 }
 #ifdef K_GENERAL_FOUR
 static V_APART void O(general_four)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, SF_CPU_GROUP, K_LOG_WIDTH, false, false, at, row);
+        O(general_group)(j, SF_CPU_GROUP, K_LOG_WIDTH, false, at, row);
 }
 #endif
 #ifdef K_GENERAL_ONE
 static V_APART void O(general_one)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, 1, K_LOG_WIDTH, false, false, at, row);
+        O(general_group)(j, 1, K_LOG_WIDTH, false, at, row);
 }
 #endif
 #ifdef K_VANISHES
-static V_APART void O(general_plain)(const sf_rows *j, int64_t at, O(row) *row)
-{
-        O(general_group)(j, 1, K_LOG_WIDTH, true, false, at, row);
-}
 static V_APART void O(general_fading)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, 1, K_LOG_WIDTH, false, true, at, row);
+        O(general_group)(j, 1, K_LOG_WIDTH, true, at, row);
 }
 #endif
 
@@ -356,11 +346,7 @@ SF_INLINE int O(general_rows)(const sf_rows *j, int64_t at, O(row) *row)
         }
 #endif
 #ifdef K_VANISHES
-        row->fades = j->lanes->unit == K_WIDTH && O(fades)(j, at);
-        if (row->fades || (j->lanes->unit == K_WIDTH && !j->m && !j->carry)) {
-                (row->fades ? O(general_fading) : O(general_plain))(j, at, row);
-                return 1;
-        }
+        row->fades = false;
 #endif
 #ifdef K_GENERAL_ONE
         if (j->lanes->unit == K_WIDTH) {
@@ -382,9 +368,19 @@ static V_APART void O(scan_any)(const sf_rows *j)
         }
 }
 
+#ifdef K_VANISHES
+#include "cpu/scan_pairs.inc.h"
+#endif
+
 #ifdef K_LEAN
 SF_INLINE void O(scan_rows_of)(const sf_rows *j)
 {
+#ifdef K_VANISHES
+        if (j->lanes->unit == K_WIDTH) {
+                (j->m || j->carry || j->exclusive ? O(scan_pairs) : O(scan_pairs_plain))(j);
+                return;
+        }
+#endif
         O(scan_any)(j);
 }
 #else
