@@ -73,23 +73,39 @@ typedef struct O(results) {
         N(writer) writer;
 } O(results);
 
-/* Scans the end of a row, fewer elements than two tiles have. Lanes past the end hold garbage, but
- * they are to the right of all that is stored. */
+/* Vector i of a row's last two tiles, of which `left` elements are present. Lanes past the end are
+ * to the right of all that is stored, and never a reason to compute more. */
+SF_INLINE int O(end_count)(int i, int64_t left)
+{
+        const int64_t rest = left - i * K_WIDTH;
+        return rest < 0 ? 0 : rest < K_WIDTH ? (int)rest : K_WIDTH;
+}
+SF_INLINE O(val) O(load_end)(const O(place) *p, const O(none) *none, int i, int64_t left)
+{
+        const bool reverse = p->step < 0;
+        const int count = O(end_count)(i, left), first = reverse ? K_WIDTH - count : 0;
+        const int64_t from = i * p->step + first;
+        return O(decided_after)(O(load_part)(p->x + from * K_SIZE, p->m ? p->m + from : NULL, none, first, count), count, K_WIDTH, reverse);
+}
+SF_INLINE void O(store_end)(const O(place) *p, const N(vec) *result, int64_t left)
+{
+        V_UNROLL
+        for (int i = 0; i < 2 * V_SCAN_TILE; i++) {
+                const int count = O(end_count)(i, left), first = p->step < 0 ? K_WIDTH - count : 0;
+                N(store_part)(p->y + (i * p->step + first) * K_OUT, result[i], first, count);
+        }
+}
+
+/* Scans the end of a row, fewer elements than two tiles have. */
 static V_APART void O(pair_end)(const sf_rows *j, int64_t at, const O(place) *p, O(results) *to, int64_t left)
 {
         const N(tables) t = N(tables_of)(j->lanes);
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
-        const bool reverse = p->step < 0;
         O(val) v[2][V_SCAN_TILE];
+        N(vec) result[2 * V_SCAN_TILE];
         V_UNROLL
-        for (int i = 0; i < 2 * V_SCAN_TILE; i++) {
-                const int64_t rest = left - i * K_WIDTH;
-                const int count = rest < 0 ? 0 : rest < K_WIDTH ? (int)rest : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
-                const int64_t from = i * p->step + first;
-                O(val) *one = &v[i / V_SCAN_TILE][i % V_SCAN_TILE];
-                *one = O(load_part)(p->x + from * K_SIZE, p->m ? p->m + from : NULL, &none, first, count);
-                *one = O(decided_after)(*one, count, K_WIDTH, reverse);
-        }
+        for (int i = 0; i < 2 * V_SCAN_TILE; i++)
+                v[i / V_SCAN_TILE][i % V_SCAN_TILE] = O(load_end)(p, &none, i, left);
         O(scan_pair)(&t, v);
         O(put)(p->counters, O(last)(v[0][V_SCAN_TILE - 1], &t));
         for (int h = 0; h < 2; h++) {
@@ -99,24 +115,16 @@ static V_APART void O(pair_end)(const sf_rows *j, int64_t at, const O(place) *p,
         }
         V_UNROLL
         for (int i = 0; i < 2 * V_SCAN_TILE; i++) {
-                const int64_t rest = left - i * K_WIDTH;
-                const int count = rest < 0 ? 0 : rest < K_WIDTH ? (int)rest : K_WIDTH, first = reverse ? K_WIDTH - count : 0;
-                char *y = p->y + (i * p->step + first) * K_OUT;
-                N(vec) result = O(lower)(v[i / V_SCAN_TILE][i % V_SCAN_TILE], &none);
+                result[i] = O(lower)(v[i / V_SCAN_TILE][i % V_SCAN_TILE], &none);
                 if (j->exclusive)
-                        result = N(shift)(&t, &to->before, result);
-                N(store_part)(y, result, first, count);
+                        result[i] = N(shift)(&t, &to->before, result[i]);
         }
+        O(store_end)(p, result, left);
 }
 
-/* Scans a row of which products of a tile are not normal numbers. */
-static V_APART void O(scan_fading)(const sf_rows *j, int64_t at)
-{
-        O(row) row;
-        row.fades = true;
-        O(general_fading)(j, at, &row);
-        O(scan_ends)(j, 1, K_WIDTH, at, &row);
-}
+#ifdef V_FLUSH
+#include "cpu/scan_flushed.inc.h"
+#endif
 
 /* Scans all rows. `plain`: there is no mask, nothing to the left, and results are not shifted. */
 SF_INLINE void O(scan_pairs_of)(const sf_rows *job, const bool plain)
@@ -129,23 +137,38 @@ SF_INLINE void O(scan_pairs_of)(const sf_rows *job, const bool plain)
         }
         const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
-        enum { PAIR = 2 * V_SCAN_TILE };
+        enum { PAIR = 2 * V_SCAN_TILE, TRIES = 3 };
+        bool fades = false;
         for (int64_t at = 0; at < j.rows; at++) {
-                /* of rows that are shorter, products are seldom so small */
-                if (j.n * j.lanes->inner >= PAIR * K_WIDTH && O(fades)(&j, at)) {
-                        O(scan_fading)(job, at);
-                        continue;
-                }
                 const sf_carry *carry = j.carry ? j.carry + at * j.carry_row : NULL;
                 O(place) p = O(place_of)(&j, K_WIDTH, at);
-                O(left) left = O(left_of)(&j, &p, 1, at, &none);
                 O(results) to;
                 N(vec) result[PAIR];
                 char *held = NULL; /* as in N(held) */
                 int64_t todo = j.n * j.lanes->inner;
                 to.before = j.exclusive ? O(get_fill)(carry->fill, &none) : none.element;
                 N(writer_start)(&to.writer, p.y, j.stream, p.step < 0);
-                for (; todo >= PAIR * K_WIDTH; todo -= PAIR * K_WIDTH, p.tile += 2) {
+                O(left) left = O(left_of)(&j, &p, 1, at, &none);
+                int tries = 0;
+#ifdef V_FLUSH
+                /* to ask takes as long as a part of a short row */
+                if (!at || todo >= PAIR * K_WIDTH)
+                        fades = O(fades)(&j, at);
+                tries = fades ? TRIES : 0;
+#endif
+                for (;; todo -= PAIR * K_WIDTH, p.tile += 2) {
+#ifdef V_FLUSH
+                        if (tries && todo) {
+                                const int64_t done = O(scan_flushed)(job, at, &p, todo, &to);
+                                p = O(place_on)(&j, p, done);
+                                p.tile += (uint64_t)(done / (V_SCAN_TILE * K_WIDTH));
+                                todo -= done;
+                                tries = done ? TRIES : tries - 1;
+                                left = O(left_of)(&j, &p, 1, at, &none);
+                        }
+#endif
+                        if (todo < PAIR * K_WIDTH)
+                                break;
                         O(val) v[2][V_SCAN_TILE];
                         V_UNROLL
                         for (int i = 0; i < PAIR; i++) {
@@ -162,7 +185,7 @@ SF_INLINE void O(scan_pairs_of)(const sf_rows *job, const bool plain)
                                 if (j.exclusive)
                                         result[i] = N(shift)(&t, &to.before, result[i]);
                         }
-                        held = N(holds) && j.stream ? p.y : NULL;
+                        held = N(holds) && j.stream && !tries ? p.y : NULL;
                         if (!held)
                                 N(write_now)(&to.writer, p.y, result, PAIR);
                         p.x += PAIR * p.step * K_SIZE;

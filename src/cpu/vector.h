@@ -83,6 +83,37 @@ SF_INLINE v_raw v_raw_load(const void *p)
         return *(const v_raw_unaligned *)p;
 }
 
+/* Makes the processor take numbers that are not normal for 0, in what it reads and computes, until
+ * v_unflush gets what was returned. Between the two there should be only a function call: a compiler
+ * does not know that arithmetic depends on it. */
+#if defined(__SSE2__)
+#define V_FLUSH
+#include <xmmintrin.h>
+SF_INLINE unsigned v_flush(void)
+{
+        const unsigned before = _mm_getcsr();
+        _mm_setcsr(before | 0x8040);
+        return before;
+}
+SF_INLINE void v_unflush(unsigned before)
+{
+        _mm_setcsr(before);
+}
+#elif defined(__aarch64__)
+#define V_FLUSH
+SF_INLINE unsigned v_flush(void)
+{
+        uint64_t before;
+        __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+        __asm__ volatile("msr fpcr, %0" : : "r"(before | (uint64_t)1 << 24) : "memory");
+        return (unsigned)before;
+}
+SF_INLINE void v_unflush(unsigned before)
+{
+        __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)before) : "memory");
+}
+#endif
+
 /* ------------------------------------------------------------------------------------------------
  * bf16: the upper half of an f32, rounded to nearest even. Add just under half of the last kept
  * place, or exactly half if that place is odd. A NaN must not become infinity or zero by a carry:
