@@ -19,27 +19,22 @@
  */
 enum { O(least_sum) = -44, O(most_b) = 45, O(most_element) = 30 };
 
-/* Signs in `wrong` say that it is not certain. */
-SF_INLINE K_BITS O(below)(N(vec) v, const int exponent)
+/* *least becomes the least magnitude of sums. */
+SF_INLINE N(vec) O(nearer)(N(vec) a, N(vec) b)
 {
-        return O(magnitude)(v) - O(power)(exponent);
+        return K_CAT(v_nearer_, K_LANE)(a, b);
 }
-SF_INLINE K_BITS O(beyond)(N(vec) v, const int exponent)
-{
-        return O(power)(exponent) - O(magnitude)(v);
-}
-SF_INLINE O(val) O(combine_asked)(K_BITS *wrong, O(val) l, O(val) r)
+SF_INLINE O(val) O(combine_asked)(N(vec) *least, O(val) l, O(val) r)
 {
         const O(val) sum = O(combine)(l, r);
-        *wrong |= O(below)(sum.b, O(least_sum));
+        *least = O(nearer)(*least, sum.b);
         return sum;
 }
 /* lane_level */
-SF_INLINE O(val) O(level_asked)(K_BITS *wrong, O(val) v, const N(tables) *t, int k)
+SF_INLINE O(val) O(level_asked)(N(vec) *least, O(val) v, const N(tables) *t, int k)
 {
-        const K_BITS zero = {0};
         const O(val) sum = O(combine)(O(permute)(v, t->level[k]), v);
-        *wrong |= K_CAT(v_blend_u, K_LANE_BITS)(t->level_on[k], O(below)(sum.b, O(least_sum)), zero);
+        *least = N(blend)(t->level_on[k], O(nearer)(*least, sum.b), *least);
         return O(blend)(t->level_on[k], sum, v);
 }
 
@@ -94,7 +89,7 @@ SF_INLINE bool O(product_of_halves)(K_LANE_C l, K_LANE_C a, K_LANE_C *product)
 
 /* Combines on the left of tile number `tile` what is there, as in take_left; `a` is the tile's
  * product. */
-SF_INLINE bool O(flushed_left)(const sf_rows *j, char *counters, uint64_t tile, const sf_carry *carry, K_LANE_C a, K_BITS *wrong, O(val) *v)
+SF_INLINE bool O(flushed_left)(const sf_rows *j, char *counters, uint64_t tile, const sf_carry *carry, K_LANE_C a, N(vec) *least, O(val) *v)
 {
         const int lane = j->lanes->reverse ? 0 : K_WIDTH - 1, closed = sf_order_closed(tile);
         const char *entry[2 * SF_ORDER_LEVELS];
@@ -109,7 +104,7 @@ SF_INLINE bool O(flushed_left)(const sf_rows *j, char *counters, uint64_t tile, 
                         b = O(one_of)((const char *)&v[V_SCAN_TILE - 1], lane).b;
                 V_UNROLL
                 for (int i = 0; i < V_SCAN_TILE; i++)
-                        v[i] = O(combine_asked)(wrong, l, v[i]);
+                        v[i] = O(combine_asked)(least, l, v[i]);
                 left = O(size_of)(O(one_of)(entry[e], 0).a) >= O(size)(O(least_sum) - O(most_b) - O(mantissa) - 4);
         }
         if (e <= closed)
@@ -125,19 +120,21 @@ SF_INLINE bool O(flushed_left)(const sf_rows *j, char *counters, uint64_t tile, 
 SF_INLINE bool O(flushed_pair)(const sf_rows *j, const N(tables) *t, char *counters, uint64_t tile, const sf_carry *carry, O(val) (*v)[V_SCAN_TILE])
 {
         const int lane = j->lanes->reverse ? 0 : K_WIDTH - 1;
-        K_BITS wrong[2] = {{0}, {0}};
+        const K_BITS zero = {0};
+        N(vec) least[2] = {(N(vec))O(power)(0), (N(vec))O(power)(0)};
+        v_mask wrong = O(above)(zero, zero);
         K_LANE_C a[2];
         V_UNROLL
         for (int i = 0; i < 2 * V_SCAN_TILE; i++) {
                 const O(val) *one = &v[i / V_SCAN_TILE][i % V_SCAN_TILE];
-                wrong[i & 1] |= O(beyond)(one->b, O(most_element)) | O(beyond)(one->a, 0);
+                wrong |= O(above)(O(magnitude)(one->b), O(power)(O(most_element))) | O(above)(O(magnitude)(one->a), O(power)(0));
         }
         V_UNROLL
         for (int k = 0; k < K_LOG_WIDTH; k++) {
                 V_UNROLL
                 for (int i = 0; i < 2 * V_SCAN_TILE; i++) {
                         O(val) *one = &v[i / V_SCAN_TILE][i % V_SCAN_TILE];
-                        *one = O(level_asked)(&wrong[i & 1], *one, t, k);
+                        *one = O(level_asked)(&least[i & 1], *one, t, k);
                 }
         }
         V_UNROLL
@@ -149,14 +146,14 @@ SF_INLINE bool O(flushed_pair)(const sf_rows *j, const N(tables) *t, char *count
                         V_UNROLL
                         for (int i = 0; i < V_SCAN_TILE; i++)
                                 if (i & size)
-                                        v[h][i] = O(combine_asked)(&wrong[h], O(last)(v[h][(i & -size) - 1], t), v[h][i]);
+                                        v[h][i] = O(combine_asked)(&least[h], O(last)(v[h][(i & -size) - 1], t), v[h][i]);
                 }
         }
         for (int h = 0; h < 2; h++)
-                if (!O(flushed_left)(j, counters, tile + (unsigned)h, carry, a[h], &wrong[0], v[h]))
+                if (!O(flushed_left)(j, counters, tile + (unsigned)h, carry, a[h], &least[h], v[h]))
                         return false;
-        const K_BITS zero = {0};
-        return !v_any(O(above)(wrong[0] | wrong[1], zero + (K_LANE_UNSIGNED)(K_SIGN - 1)));
+        wrong |= O(above)(O(power)(O(least_sum)), O(magnitude)(O(nearer)(least[0], least[1])));
+        return !v_any(wrong);
 }
 
 /* Scans `todo` elements of a row as far as that is certain. Returns how many elements that is. */

@@ -377,6 +377,18 @@ SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
 }
 #endif
 
+/* The smaller magnitude; if a is NaN, any. */
+#ifndef V_NEARER
+SF_INLINE v_f32 v_nearer_f32(v_f32 a, v_f32 b)
+{
+        return (v_f32)~v_larger_u32(~((v_u32)a & 0x7fffffff), ~((v_u32)b & 0x7fffffff));
+}
+SF_INLINE v_f64 v_nearer_f64(v_f64 a, v_f64 b)
+{
+        return (v_f64)~v_larger_u64(~((v_u64)a & (~(uint64_t)0 >> 1)), ~((v_u64)b & (~(uint64_t)0 >> 1)));
+}
+#endif
+
 #ifndef V_LARGER_NARROW
 SF_INLINE v_u8 v_larger_u8(v_u8 a, v_u8 b)
 {
