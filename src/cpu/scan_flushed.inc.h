@@ -94,7 +94,8 @@ SF_INLINE bool O(flushed_left)(const sf_rows *j, char *counters, uint64_t tile, 
         const int lane = j->lanes->reverse ? 0 : K_WIDTH - 1, closed = sf_order_closed(tile);
         const char *entry[2 * SF_ORDER_LEVELS];
         const int entries = O(list_entries)(counters, tile, carry, entry);
-        const N(vec) zero = {0};
+        const K_BITS zero = {0};
+        K_LANE_UNSIGNED bits[2];
         K_LANE_C b = 0;
         bool left = true; /* is there more to come, which a result could tell? */
         int e = 0;
@@ -112,7 +113,10 @@ SF_INLINE bool O(flushed_left)(const sf_rows *j, char *counters, uint64_t tile, 
         for (int k = 0; k < closed; k++)
                 if (!O(exact_product)(O(one_of)(counters + k * K_ENTRY, 0).a, a, &a))
                         return false;
-        O(put)(counters + closed * K_ENTRY, (O(val)){zero + b, zero + a});
+        /* as bits: to add a to 0.0 would make it 0 */
+        memcpy(&bits[0], &b, sizeof b);
+        memcpy(&bits[1], &a, sizeof a);
+        O(put)(counters + closed * K_ENTRY, (O(val)){(N(vec))(zero + bits[0]), (N(vec))(zero + bits[1])});
         return O(size_of)(b) <= O(size)(O(most_b));
 }
 

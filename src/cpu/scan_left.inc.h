@@ -86,12 +86,12 @@ SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_
 }
 
 #ifdef K_VANISHES
-/* Makes the total of a tile, which is in place, that of the block that it closes. A function of its
- * own, because a call costs less than the registers that it would take. */
-static V_APART void O(close_block)(char *counters, int64_t closed)
+/* Makes a total, which is in place and has the entries below `from`, that of the block that is
+ * closed. A function of its own, because a call costs less than the registers that it would take. */
+static V_APART void O(close_block)(char *counters, int64_t from, int64_t closed)
 {
         O(val) total = O(get)(counters + closed * K_ENTRY);
-        for (int64_t k = 0; k < closed; k++)
+        for (int64_t k = from; k < closed; k++)
                 total = O(join_entry)(counters + k * K_ENTRY, total);
         O(put)(counters + closed * K_ENTRY, total);
 }
@@ -106,7 +106,7 @@ SF_INLINE void O(take_vanishing)(const N(tables) *t, char *counters, uint64_t ti
         O(put)(counters + closed * K_ENTRY, O(last)(v[V_SCAN_TILE - 1], t));
         O(take_entries)(entry, 0, entries, false, V_SCAN_TILE, v);
         if (closed)
-                O(close_block)(counters, closed);
+                O(close_block)(counters, 0, closed);
 }
 #endif
 

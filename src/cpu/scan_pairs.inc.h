@@ -29,16 +29,18 @@ SF_INLINE void O(scan_pair)(const N(tables) *t, O(val) (*v)[V_SCAN_TILE])
         }
 }
 
-/* Combines an entry on the left of two tiles. Only b is valid afterwards, if it is the last one. */
-SF_INLINE void O(pair_entry)(O(val) l, const bool last, O(val) (*v)[V_SCAN_TILE])
+/* Combines an entry on the left of two tiles: b, or a. */
+SF_INLINE void O(pair_b)(O(val) l, O(val) (*v)[V_SCAN_TILE])
 {
         V_UNROLL
-        for (int i = 0; i < 2 * V_SCAN_TILE; i++) {
-                O(val) *to = &v[i / V_SCAN_TILE][i % V_SCAN_TILE];
-                to->b = to->a * l.b + to->b;
-                if (!last)
-                        to->a = l.a * to->a;
-        }
+        for (int i = 0; i < 2 * V_SCAN_TILE; i++)
+                v[i / V_SCAN_TILE][i % V_SCAN_TILE].b = v[i / V_SCAN_TILE][i % V_SCAN_TILE].a * l.b + v[i / V_SCAN_TILE][i % V_SCAN_TILE].b;
+}
+SF_INLINE void O(pair_a)(O(val) l, O(val) (*v)[V_SCAN_TILE])
+{
+        V_UNROLL
+        for (int i = 0; i < 2 * V_SCAN_TILE; i++)
+                v[i / V_SCAN_TILE][i % V_SCAN_TILE].a = l.a * v[i / V_SCAN_TILE][i % V_SCAN_TILE].a;
 }
 
 /* Combines everything to the left of two tiles, of which the first has the even number `tile`, and
@@ -46,9 +48,13 @@ SF_INLINE void O(pair_entry)(O(val) l, const bool last, O(val) (*v)[V_SCAN_TILE]
 SF_INLINE void O(pair_left)(const N(tables) *t, O(left) *left, uint64_t tile, const sf_carry *carry, O(val) (*v)[V_SCAN_TILE])
 {
         const int64_t closed = sf_order_closed(tile + 1);
+        const uint64_t small = left->small;
+        char *close = left->counters + closed * K_ENTRY;
         const O(val) first = O(last)(v[0][V_SCAN_TILE - 1], t);
+        bool stops = true;
+        int64_t k = 1;
         O(put)(left->counters, first);
-        if (left->small & tile || O(may_vanish)(left->counters)) {
+        if (O(may_vanish)(left->counters)) {
                 O(take_vanishing)(t, left->counters, tile, carry, v[0]);
                 O(take_vanishing)(t, left->counters, tile + 1, carry, v[1]);
                 O(ask_entry)(left, closed, 1);
@@ -57,14 +63,35 @@ SF_INLINE void O(pair_left)(const N(tables) *t, O(left) *left, uint64_t tile, co
         V_UNROLL
         for (int i = 0; i < V_SCAN_TILE; i++)
                 v[1][i] = O(combine)(first, v[1][i]);
-        for (int64_t k = 1; k < closed; k++)
-                O(pair_entry)(O(get)(left->counters + k * K_ENTRY), false, v);
-        O(put)(left->counters + closed * K_ENTRY, O(last)(v[1][V_SCAN_TILE - 1], t));
+        for (; k < closed && !(small >> k & 1); k++) {
+                const O(val) l = O(get)(left->counters + k * K_ENTRY);
+                O(pair_b)(l, v);
+                O(pair_a)(l, v);
+        }
+        O(put)(close, O(last)(v[1][V_SCAN_TILE - 1], t));
+        if (k < closed)
+                O(close_block)(left->counters, k, closed);
         O(ask_entry)(left, closed, 1);
-        for (uint64_t bits = tile >> closed << closed; bits; bits &= bits - 1)
-                O(pair_entry)(O(get)(left->counters + __builtin_ctzll(bits) * K_ENTRY), !(bits & (bits - 1)) && !carry, v);
-        for (int e = 0; carry && e < carry->count; e++)
-                O(pair_entry)(O(get)(carry->entries + e * carry->entry_stride), false, v);
+        for (uint64_t bits = tile >> k << k, rest; bits; bits = rest) {
+                const int64_t level = __builtin_ctzll(bits);
+                const O(val) l = O(get)(left->counters + level * K_ENTRY);
+                rest = bits & (bits - 1);
+                O(pair_b)(l, v);
+                if (!rest && !carry)
+                        return;
+                if (stops && small >> level & 1 && O(is_decided)(l.a, 2 * V_SCAN_TILE, v[0])) {
+                        const char *entry[2 * SF_ORDER_LEVELS];
+                        if (O(are_harmless)(entry, 0, O(list_entries)(left->counters, rest, carry, entry)))
+                                return;
+                        stops = false;
+                }
+                O(pair_a)(l, v);
+        }
+        for (int e = 0; carry && e < carry->count; e++) {
+                const O(val) l = O(get)(carry->entries + e * carry->entry_stride);
+                O(pair_b)(l, v);
+                O(pair_a)(l, v);
+        }
 }
 
 /* What a row's results need besides their place. */
