@@ -219,6 +219,74 @@ static void limits(void)
 }
 
 /*
+ * Gates so small that products of a few are not normal numbers, large numbers among small ones, and
+ * now and then a large gate: where src/cpu/scan_flushed.inc.h takes such products for 0, what they
+ * would have added is far below half of a last place, or must be noticed.
+ */
+static void flushed(void)
+{
+        enum { N = 520, LINES = 8 * 80, ALL = N * LINES };
+        static float a[ALL], b[ALL], right[ALL], y[ALL];
+        const int64_t shape[2] = {LINES, N};
+        for (int kind = 0; kind < 3; kind++) {
+                for (int64_t i = 0; i < ALL; i++) {
+                        const int64_t line = i / N, at = i % N;
+                        const uint64_t r = hash((uint64_t)(kind * ALL + i));
+                        const float odd = 1 + FLT_EPSILON * (float)(1 + 2 * (r % 1000)), sign = r >> 20 & 1 ? -1 : 1;
+                        a[i] = sign * ldexpf(odd, kind == 2 && at % 128 == 124 ? 100 : -(int)(3 + line / 80));
+                        b[i] = at % 64 == kind ? ldexpf(odd, 29) : ldexpf(r >> 21 & 1 ? odd : -odd, -30 - (int)(line % 80));
+                }
+                sf_tensor ta = tensor(a, SF_F32, 2, (int64_t *)shape), tb = tensor(b, SF_F32, 2, (int64_t *)shape), tr = tensor(right, SF_F32, 2, (int64_t *)shape),
+                          ty = tensor(y, SF_F32, 2, (int64_t *)shape);
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                o.axis = 1;
+                o.reverse = kind == 1;
+                for (int e = 0; e < engine_count; e++) {
+                        CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, e ? &ty : &tr, &o) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                        for (int64_t i = 0; e && i < ALL; i++)
+                                if (!same_bits(DT_F32, &right[i], &y[i]))
+                                        FAIL("%s: kind %d, line %" PRId64 ", element %" PRId64 " is %a, not %a", engines[e].name, kind, i / N, i % N, (double)y[i], (double)right[i]);
+                        checks++;
+                }
+        }
+}
+
+/*
+ * The same of a total whose first gates alone are so small: 256 positions, of which all gates but
+ * the first 32 are 1, then a gate of 2^120 and a number that takes away all but the initial value.
+ */
+static void found_initial(void)
+{
+        enum { N = 320, R = 256, SMALL = 32, LINES = 64, ALL = N * LINES };
+        static float a[ALL], b[ALL], right[ALL], y[ALL];
+        const int64_t shape[2] = {LINES, N};
+        sf_tensor ta = tensor(a, SF_F32, 2, (int64_t *)shape), tb = tensor(b, SF_F32, 2, (int64_t *)shape), tr = tensor(right, SF_F32, 2, (int64_t *)shape),
+                  ty = tensor(y, SF_F32, 2, (int64_t *)shape);
+        sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+        int64_t found = 0;
+        o.axis = 1;
+        for (int64_t i = 0; i < ALL; i++) {
+                const int64_t at = i % N;
+                a[i] = at < SMALL ? 0.05f + (float)(i / N) / 3000 : at == R ? 0x1p120f : 1;
+                b[i] = at < R ? 0x1p-10f + (float)(hash((uint64_t)i) % 1024) / 0x1p20f : 0;
+        }
+        CHECK(sf_recurrence(engines[0].ctx, &ta, &tb, &tr, &o) == SF_OK, "%s", sf_last_error(engines[0].ctx));
+        for (int64_t line = 0; line < LINES; line++)
+                b[line * N + R] = -0x1p120f * right[line * N + R - 1];
+        o.initial = sf_real(1);
+        for (int e = 0; e < engine_count; e++) {
+                CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, e ? &ty : &tr, &o) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                for (int64_t i = 0; e && i < ALL; i++)
+                        if (memcmp(&right[i], &y[i], sizeof y[i]))
+                                FAIL("%s: element %" PRId64 " is %a, not %a", engines[e].name, i, (double)y[i], (double)right[i]);
+                checks++;
+        }
+        for (int64_t line = 0; line < LINES; line++)
+                found += right[line * N + N - 1] > 0 && right[line * N + N - 1] < 0x1p-4f;
+        CHECK(found > LINES / 4 && found < LINES, "%" PRId64 " of the products are not normal numbers", found);
+}
+
+/*
  * Products of gates that are not normal numbers, or are rounded to zero, and are multiplied by 2^120
  * later, in f32. Gates of about 1/4 make such a product of block A, 64 positions from 128 on, behind
  * which is block R, as long: its first gate is 2^120, and its first number takes away all but what
@@ -331,6 +399,8 @@ int main(int argc, char **argv)
         against_the_reference(every < 1 ? 1 : every);
         vanishing(every);
         limits();
+        flushed();
+        found_initial();
         found_again();
         laws();
         refusals();

@@ -188,7 +188,7 @@ SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
                         else
                                 O(write_carried)(&n, &t, c.y + r * n.y_row, w[r % CARRY_ROWS], &c.row[r]);
                 }
-                O(take_left)(&t, j.lanes, &left, p.tile, NULL, 0, SF_CPU_GROUP, false, v);
+                O(take_left)(&t, &left, p.tile, NULL, 0, SF_CPU_GROUP, v);
                 V_UNROLL
                 for (int r = 0; r < SF_CPU_GROUP; r++) {
                         V_UNROLL

@@ -89,6 +89,17 @@ SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
         return (v_u64)_mm512_max_epu64((__m512i)a, (__m512i)b);
 }
 
+/* The one of smaller magnitude, and its magnitude. */
+#define V_NEARER
+SF_INLINE v_f32 v_nearer_f32(v_f32 a, v_f32 b)
+{
+        return (v_f32)_mm512_range_ps((__m512)a, (__m512)b, 10);
+}
+SF_INLINE v_f64 v_nearer_f64(v_f64 a, v_f64 b)
+{
+        return (v_f64)_mm512_range_pd((__m512d)a, (__m512d)b, 10);
+}
+
 /* core/exponentials.inc.h begins and ends an exponential with these. NaN stays. */
 #define V_EXP
 SF_INLINE v_f32 v_clamp_f32(v_f32 x, float least, float most)

@@ -25,7 +25,6 @@
  *                    shared axis that is read once
  *   K_TOTALS         define it if elements may be summed by N(total) before they are combined
  *   K_LEAN           define it if one instance for all cases is enough
- *   K_FULL           define it besides K_LEAN if rows of full vectors are worth one more
  *   K_FOLDS          define it if there are no scans
  *   K_LIFTS          define it if folds may be told to lift elements (sf_prelude)
  *
@@ -322,7 +321,6 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_WHOLE
 #undef K_TOTALS
 #undef K_LEAN
-#undef K_FULL
 #undef K_VANISHES
 #undef K_FOLDS
 #undef K_RAGGED

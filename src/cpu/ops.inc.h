@@ -127,7 +127,6 @@
 
 #define K_OP recurrence
 #define K_LEAN
-#define K_FULL
 #define K_TWO
 #if !K_REAL || K_CONVERT != K_SAME
 #define K_ABSENT

@@ -53,9 +53,6 @@ SF_INLINE void O(load_tile)(const char *x, const uint8_t *m, int64_t step, int64
 typedef struct O(row) {
         N(vec) before; /* exclusive: for N(shift) */
         N(writer) writer;
-#ifdef K_VANISHES
-        bool fades; /* O(fades) */
-#endif
 } O(row);
 
 /* The result before the first element, or before the next one when a walk is resumed. It is stored
@@ -100,7 +97,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                                 if (N(holds) && held.y)
                                         N(stream_run)(held.y + r * j.y_row, held.v[r], V_SCAN_TILE, p.step < 0);
                         }
-                        O(take_left)(&t, j.lanes, &left, p.tile, NULL, 0, many, false, v);
+                        O(take_left)(&t, &left, p.tile, NULL, 0, many, v);
                         V_UNROLL
                         for (int r = 0; r < many; r++) {
                                 char *y = p.y + r * j.y_row;
@@ -145,7 +142,7 @@ static V_APART void O(simple_four)(const sf_rows *j, int64_t at, int64_t groups)
 #if !defined(K_LEAN) && (defined(K_ORDERED) || defined(K_WHOLE))
 #define K_GENERAL_FOUR
 #endif
-#if !defined(K_LEAN) || defined(K_FULL)
+#ifndef K_LEAN
 #define K_GENERAL_ONE
 #endif
 #ifdef K_GENERAL_FOUR
@@ -176,18 +173,11 @@ SF_INLINE bool O(is_plain)(const sf_rows *j, const char *x, const uint8_t *m, in
 }
 
 /* Scans the whole tiles of one group of rows, in every case. levels 0: as many as the tables have,
- * and vectors need not be full. `plain`: there is no mask, nothing to the left, and results are not
- * shifted; which takes a tenth less time. `fades`: the vectors of tiles are not combined before what
- * is to their left is. */
-SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, const bool plain, const bool fades, int64_t at, O(row) *rows)
+ * and vectors need not be full. */
+SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int levels, int64_t at, O(row) *rows)
 {
-        sf_rows j = *job;
-        const bool now = levels && (plain || O(writes_now));
-        if (plain) { /* to tell the compiler */
-                j.m = NULL;
-                j.carry = NULL;
-                j.exclusive = false;
-        }
+        const sf_rows j = *job;
+        const bool now = levels && O(writes_now);
         const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int unit = levels ? K_WIDTH : j.lanes->unit;
@@ -213,14 +203,12 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
                         if (!O(is_plain)(&j, x, m, p.step, v[r])) {
                                 O(load_tile)(x, m, p.step, j.ahead, levels, unit, &none, v[r]);
                                 O(scan_all_lanes)(&t, levels, v[r]);
-                                if (!fades)
-                                        O(scan_vectors)(&t, V_SCAN_TILE, v[r]);
+                                O(scan_vectors)(&t, V_SCAN_TILE, v[r]);
                         }
                         if (N(holds) && held.y)
                                 O(write_tile)(&row[r].writer, held.y + r * j.y_row, held.v[r], now);
                 }
-                O(take_left)(&t, j.lanes, &left, p.tile, j.carry ? j.carry + at * j.carry_row : NULL,
-                             j.carry_row, many, fades, v);
+                O(take_left)(&t, &left, p.tile, j.carry ? j.carry + at * j.carry_row : NULL, j.carry_row, many, v);
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
                         N(vec) *result = held.v[r];
@@ -257,28 +245,18 @@ SF_INLINE void O(general_group)(const sf_rows *job, const int many, const int le
 }
 static V_APART void O(general_part)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, 1, 0, false, false, at, row);
+        O(general_group)(j, 1, 0, at, row);
 }
 #ifdef K_GENERAL_FOUR
 static V_APART void O(general_four)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, SF_CPU_GROUP, K_LOG_WIDTH, false, false, at, row);
+        O(general_group)(j, SF_CPU_GROUP, K_LOG_WIDTH, at, row);
 }
 #endif
 #ifdef K_GENERAL_ONE
 static V_APART void O(general_one)(const sf_rows *j, int64_t at, O(row) *row)
 {
-        O(general_group)(j, 1, K_LOG_WIDTH, false, false, at, row);
-}
-#endif
-#ifdef K_VANISHES
-static V_APART void O(general_plain)(const sf_rows *j, int64_t at, O(row) *row)
-{
-        O(general_group)(j, 1, K_LOG_WIDTH, true, false, at, row);
-}
-static V_APART void O(general_fading)(const sf_rows *j, int64_t at, O(row) *row)
-{
-        O(general_group)(j, 1, K_LOG_WIDTH, false, true, at, row);
+        O(general_group)(j, 1, K_LOG_WIDTH, at, row);
 }
 #endif
 
@@ -303,12 +281,7 @@ static V_APART void O(scan_end)(const sf_rows *j, int64_t at, const O(place) *p,
 #endif
         }
         O(scan_all_lanes)(&t, 0, v);
-#ifdef K_VANISHES
-        if (row->fades)
-                O(take_apart)(j->lanes, p->counters, p->tile, j->carry ? j->carry + at * j->carry_row : NULL, v);
-        else
-#endif
-                O(take_last)(j, p->counters, p->tile, at, &none, &t, v);
+        O(take_last)(j, p->counters, p->tile, at, &none, &t, v);
         for (int i = 0; i < V_SCAN_TILE; i++) {
                 const int64_t rest = left - i * unit;
                 const int count = rest < unit ? (int)rest : unit, first = reverse ? unit - count : 0;
@@ -355,13 +328,6 @@ SF_INLINE int O(general_rows)(const sf_rows *j, int64_t at, O(row) *row)
                 return SF_CPU_GROUP;
         }
 #endif
-#ifdef K_VANISHES
-        row->fades = j->lanes->unit == K_WIDTH && O(fades)(j, at);
-        if (row->fades || (j->lanes->unit == K_WIDTH && !j->m && !j->carry)) {
-                (row->fades ? O(general_fading) : O(general_plain))(j, at, row);
-                return 1;
-        }
-#endif
 #ifdef K_GENERAL_ONE
         if (j->lanes->unit == K_WIDTH) {
                 O(general_one)(j, at, row);
@@ -382,9 +348,19 @@ static V_APART void O(scan_any)(const sf_rows *j)
         }
 }
 
+#ifdef K_VANISHES
+#include "cpu/scan_pairs.inc.h"
+#endif
+
 #ifdef K_LEAN
 SF_INLINE void O(scan_rows_of)(const sf_rows *j)
 {
+#ifdef K_VANISHES
+        if (j->lanes->unit == K_WIDTH) {
+                (j->m || j->carry || j->exclusive ? O(scan_pairs) : O(scan_pairs_plain))(j);
+                return;
+        }
+#endif
         O(scan_any)(j);
 }
 #else

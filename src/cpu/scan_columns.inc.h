@@ -102,6 +102,11 @@ SF_INLINE void O(scan_beside)(const sf_columns *j, const O(strip) *s, const O(no
         N(vec) result[2][V_SCAN_ROWS] = {{{0}}};
         V_UNROLL
         for (int i = 0; i < V_SCAN_ROWS; i++, x += x_step) {
+#ifdef K_TWO
+                /* the next tile: so many streams at once are not recognised as such */
+                __builtin_prefetch(x + V_SCAN_ROWS * x_step);
+                __builtin_prefetch(x + V_SCAN_ROWS * x_step + j->beside);
+#endif
                 V_UNROLL
                 for (int k = 0; k < many; k++)
                         v[k][i] = O(load)(x + k * K_WIDTH * K_SIZE, masked && m ? m + k * K_WIDTH : NULL, none);

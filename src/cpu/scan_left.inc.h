@@ -86,12 +86,12 @@ SF_INLINE void O(add_entry)(const char *counters, const int many, O(val) (*v)[V_
 }
 
 #ifdef K_VANISHES
-/* Makes the total of a tile, which is in place, that of the block that it closes. A function of its
- * own, because a call costs less than the registers that it would take. */
-static V_APART void O(close_block)(char *counters, int64_t closed)
+/* Makes a total, which is in place and has the entries below `from`, that of the block that is
+ * closed. A function of its own, because a call costs less than the registers that it would take. */
+static V_APART void O(close_block)(char *counters, int64_t from, int64_t closed)
 {
         O(val) total = O(get)(counters + closed * K_ENTRY);
-        for (int64_t k = 0; k < closed; k++)
+        for (int64_t k = from; k < closed; k++)
                 total = O(join_entry)(counters + k * K_ENTRY, total);
         O(put)(counters + closed * K_ENTRY, total);
 }
@@ -106,53 +106,25 @@ SF_INLINE void O(take_vanishing)(const N(tables) *t, char *counters, uint64_t ti
         O(put)(counters + closed * K_ENTRY, O(last)(v[V_SCAN_TILE - 1], t));
         O(take_entries)(entry, 0, entries, false, V_SCAN_TILE, v);
         if (closed)
-                O(close_block)(counters, closed);
-}
-
-/* The same if the tile's vectors have not been combined with each other, and all lanes are of one
- * column. */
-static V_APART void O(take_apart)(const sf_lanes *lanes, char *counters, uint64_t tile, const sf_carry *carry, O(val) *v)
-{
-        const int64_t closed = sf_order_closed(tile);
-        const char *entry[2 * SF_ORDER_LEVELS];
-        const int entries = O(list_entries)(counters, tile, carry, entry);
-        const N(vec) zero = {0};
-        O(one) end[V_SCAN_TILE];
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++)
-                end[i] = O(one_of)((const char *)&v[i], lanes->reverse ? 0 : K_WIDTH - 1);
-        if (!O(is_faint)(end) || !O(take_faint)(entry, entries, v, end)) {
-                const N(tables) t = N(tables_of)(lanes);
-                O(scan_vectors)(&t, V_SCAN_TILE, v);
-                O(take_vanishing)(&t, counters, tile, carry, v);
-                return;
-        }
-        O(one) total = end[V_SCAN_TILE - 1];
-        for (int64_t k = 0; k < closed; k++)
-                total = O(join_ones)(O(one_of)(counters + k * K_ENTRY, 0), total);
-        O(put)(counters + closed * K_ENTRY, (O(val)){zero + total.b, zero + total.a});
+                O(close_block)(counters, 0, closed);
 }
 #endif
 
 /* Combines everything to the left of tile number `tile`, lowest level first, and stores the total
  * of the block that it closes. K_VANISHES: the carries of its rows too, which elsewhere are added
  * afterwards. */
-SF_INLINE void O(take_left)(const N(tables) *t, const sf_lanes *lanes, O(left) *left, uint64_t tile, const sf_carry *carry,
-                            int64_t carry_row, const int many, const bool apart, O(val) (*v)[V_SCAN_TILE])
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const sf_carry *carry, int64_t carry_row,
+                            const int many, O(val) (*v)[V_SCAN_TILE])
 {
-        (void)lanes, (void)carry, (void)carry_row, (void)apart;
+        (void)carry, (void)carry_row;
         const int64_t closed = sf_order_closed(tile);
         char *close = left->counters + closed * K_ENTRY;
 #ifdef K_VANISHES
-        if (apart || left->small & tile) {
+        if (left->small & tile) {
                 V_UNROLL
                 for (int r = 0; r < many; r++) {
                         const sf_carry *own = carry ? carry + r * carry_row : NULL;
-                        char *counters = left->counters + r * SF_ORDER_LEVELS * K_ENTRY;
-                        if (apart)
-                                O(take_apart)(lanes, counters, tile, own, v[r]);
-                        else
-                                O(take_vanishing)(t, counters, tile, own, v[r]);
+                        O(take_vanishing)(t, left->counters + r * SF_ORDER_LEVELS * K_ENTRY, tile, own, v[r]);
                 }
                 O(ask_entry)(left, closed, many);
                 return;
@@ -227,10 +199,10 @@ SF_INLINE O(left) O(left_of)(const sf_rows *j, const O(place) *p, const int many
         return left;
 }
 
-SF_INLINE void O(take_left)(const N(tables) *t, const sf_lanes *lanes, O(left) *left, uint64_t tile, const sf_carry *carry,
-                            int64_t carry_row, const int many, const bool apart, O(val) (*v)[V_SCAN_TILE])
+SF_INLINE void O(take_left)(const N(tables) *t, O(left) *left, uint64_t tile, const sf_carry *carry, int64_t carry_row,
+                            const int many, O(val) (*v)[V_SCAN_TILE])
 {
-        (void)tile, (void)lanes, (void)carry, (void)carry_row, (void)apart;
+        (void)tile, (void)carry, (void)carry_row;
         V_UNROLL
         for (int r = 0; r < many; r++) {
                 V_UNROLL

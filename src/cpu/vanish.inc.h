@@ -20,9 +20,7 @@ enum {
         O(bias) = K_LANE_BITS == 32 ? 127 : 1023,
         O(far) = K_LANE_BITS == 32 ? 43 : 72, /* a product of a and l.a below 2^-this b is too small */
         O(small_entry) = 3 - O(far), /* an entry with an |a| below 2^this is worth the question */
-        O(large_b) = 15,
-        /* A tile of vectors whose |a| are below 2^this has a product near those that are not normal. */
-        O(faint_a) = (2 - O(bias)) / V_SCAN_TILE
+        O(large_b) = 15
 };
 
 /* The bits of a magnitude. They are in the order of the numbers, NaN being the largest. */
@@ -217,125 +215,10 @@ SF_INLINE K_LANE_UNSIGNED O(size)(const int exponent)
 {
         return (K_LANE_UNSIGNED)(O(bias) + exponent) << O(mantissa);
 }
-SF_INLINE bool O(is_harmless)(O(one) l)
-{
-        return O(size_of)(l.a) <= O(size)(0) && O(size_of)(l.b) <= O(size)(O(large_b));
-}
 SF_INLINE O(one) O(one_of)(const char *value, int lane)
 {
         O(one) v;
         memcpy(&v.b, value + lane * K_LANE_BYTES, sizeof v.b);
         memcpy(&v.a, value + V_BYTES + lane * K_LANE_BYTES, sizeof v.a);
         return v;
-}
-
-SF_INLINE K_LANE_C O(product_of_ones)(K_LANE_C l, K_LANE_C a)
-{
-        const K_LANE_UNSIGNED sum = O(size_of)(l) + O(size_of)(a);
-        if (sum >= O(size)(0) + O(size)(2 - O(bias)))
-                return l * a;
-        K_LANE_UNSIGNED bits[2], count = 0;
-        memcpy(&bits[0], &l, sizeof l);
-        memcpy(&bits[1], &a, sizeof a);
-        if (sum > O(size)(0) + O(size)(-O(bias) - O(mantissa) - 1)) {
-#if K_LANE_BITS == 32
-                const double rounded = (double)l * (double)a + 0x1.8p-97, zero = 0x1.8p-97;
-                int64_t places[2];
-                memcpy(&places[0], &rounded, sizeof rounded);
-                memcpy(&places[1], &zero, sizeof zero);
-                count = (uint32_t)(places[0] < places[1] ? places[1] - places[0] : places[0] - places[1]);
-#else
-                return l * a;
-#endif
-        }
-        count |= (bits[0] ^ bits[1]) & (K_LANE_UNSIGNED)K_SIGN;
-        memcpy(&l, &count, sizeof l);
-        return l;
-}
-
-SF_INLINE O(one) O(join_ones)(O(one) l, O(one) total)
-{
-        const K_LANE_UNSIGNED a = O(size_of)(total.a);
-        const bool normal = a - 1 >= O(size)(1 - O(bias)) - 1;
-        if (normal || a + ((K_LANE_UNSIGNED)O(far) << O(mantissa)) >= O(size_of)(total.b) || !O(is_harmless)(l))
-                total.b = total.a * l.b + total.b;
-        total.a = O(product_of_ones)(l.a, total.a);
-        return total;
-}
-
-/* Is a tile, whose lanes have been scanned, worth the attempt that follows? Zeros are no reason. */
-SF_INLINE bool O(is_faint)(const O(one) *end)
-{
-        bool faint = false;
-        for (int i = 0; i < V_SCAN_TILE; i += 2)
-                faint |= O(size_of)(end[i].a) - 1 < O(size)(O(faint_a));
-        return faint;
-}
-
-/* Vectors with what is to their left, of which more is to come. Where a product with l.a may not be
- * a normal number it is 0, which is right if b is decided. */
-SF_INLINE O(val) O(pass_entry)(K_BITS *most, O(one) l, bool normal, O(val) v)
-{
-        const K_BITS zero = {0}, by = zero + O(size_of)(l.a);
-        v.b = v.a * l.b + v.b;
-        if (!normal) {
-                const K_BITS sum = O(magnitude)(v.a) + by;
-                const K_BITS small = (K_BITS)(sum < O(power)(0) + O(power)(2 - O(bias)));
-                *most = K_CAT(v_larger_u, K_LANE_BITS)(*most, sum & small);
-                v.a = (N(vec))((K_BITS)v.a & ~small);
-        }
-        v.a = l.a * v.a;
-        return v;
-}
-
-/*
- * Scans a tile whose lanes have been scanned, and combines `entries` with it, as if vectors were
- * changed only by those before them in the tile, and the first two by the first entry. False if this
- * is not certain; then nothing has been done but to the totals, `end`.
- */
-SF_INLINE bool O(take_faint)(const char *const *entry, int entries, O(val) *v, O(one) *end)
-{
-        K_BITS most = {0};
-        O(val) w[V_SCAN_TILE];
-        for (int e = 0; e < entries; e++)
-                if (!O(is_harmless)(O(one_of)(entry[e], 0)))
-                        return false;
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++)
-                w[i] = v[i];
-        V_UNROLL
-        for (int size = 1; size < V_SCAN_TILE; size *= 2) {
-                V_UNROLL
-                for (int i = size - 1; i + size < V_SCAN_TILE; i += 2 * size) {
-                        const O(one) l = end[i];
-                        if (size > 1 && !O(is_harmless)(l))
-                                return false; /* values may have been passed before */
-                        end[i + size] = O(join_ones)(l, end[i + size]);
-                        /* lanes have larger products than the last one, most likely */
-                        const bool normal = O(size_of)(end[i + size].a) >= O(size)(1 - O(bias));
-                        V_UNROLL
-                        for (int k = i + 1; k <= i + size; k++) {
-                                if (k == 1 || k >= 2 * size) {
-                                        w[k] = O(pass_entry)(&most, l, normal, w[k]);
-                                } else {
-                                        w[k].b = w[k].a * l.b + w[k].b;
-                                        most = K_CAT(v_larger_u, K_LANE_BITS)(most, O(magnitude)(w[k].a) + O(size_of)(l.a));
-                                }
-                        }
-                }
-        }
-        if (entries) {
-                const O(one) l = O(one_of)(entry[0], 0);
-                V_UNROLL
-                for (int i = 0; i < 2; i++) {
-                        w[i].b = w[i].a * l.b + w[i].b;
-                        most = K_CAT(v_larger_u, K_LANE_BITS)(most, O(magnitude)(w[i].a) + O(size_of)(l.a));
-                }
-        }
-        if (!O(are_decided)(most, V_SCAN_TILE, w))
-                return false;
-        V_UNROLL
-        for (int i = 0; i < V_SCAN_TILE; i++)
-                v[i].b = w[i].b;
-        return true;
 }

@@ -83,6 +83,37 @@ SF_INLINE v_raw v_raw_load(const void *p)
         return *(const v_raw_unaligned *)p;
 }
 
+/* Makes the processor take numbers that are not normal for 0, in what it reads and computes, until
+ * v_unflush gets what was returned. Between the two there should be only a function call: a compiler
+ * does not know that arithmetic depends on it. */
+#if defined(__SSE2__)
+#define V_FLUSH
+#include <xmmintrin.h>
+SF_INLINE unsigned v_flush(void)
+{
+        const unsigned before = _mm_getcsr();
+        _mm_setcsr(before | 0x8040);
+        return before;
+}
+SF_INLINE void v_unflush(unsigned before)
+{
+        _mm_setcsr(before);
+}
+#elif defined(__aarch64__)
+#define V_FLUSH
+SF_INLINE unsigned v_flush(void)
+{
+        uint64_t before;
+        __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+        __asm__ volatile("msr fpcr, %0" : : "r"(before | (uint64_t)1 << 24) : "memory");
+        return (unsigned)before;
+}
+SF_INLINE void v_unflush(unsigned before)
+{
+        __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)before) : "memory");
+}
+#endif
+
 /* ------------------------------------------------------------------------------------------------
  * bf16: the upper half of an f32, rounded to nearest even. Add just under half of the last kept
  * place, or exactly half if that place is odd. A NaN must not become infinity or zero by a carry:
@@ -343,6 +374,18 @@ SF_INLINE v_u64 v_larger_u64(v_u64 a, v_u64 b)
 {
         const v_u64 wins = (v_u64)(a > b);
         return (wins & a) | (~wins & b);
+}
+#endif
+
+/* The smaller magnitude; if a is NaN, any. */
+#ifndef V_NEARER
+SF_INLINE v_f32 v_nearer_f32(v_f32 a, v_f32 b)
+{
+        return (v_f32)~v_larger_u32(~((v_u32)a & 0x7fffffff), ~((v_u32)b & 0x7fffffff));
+}
+SF_INLINE v_f64 v_nearer_f64(v_f64 a, v_f64 b)
+{
+        return (v_f64)~v_larger_u64(~((v_u64)a & (~(uint64_t)0 >> 1)), ~((v_u64)b & (~(uint64_t)0 >> 1)));
 }
 #endif
 
