@@ -15,7 +15,7 @@ from . import _scanfold
 from ._translate import (CASTS, DERIVED, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, SCANS, STD, VAR, VIEWS, Program, aten,
                          axes_of, constant, dtype_code, filled, lengthened, reshaped_product, rounds_differently,
                          same_length, shape_of, translate)
-from .torch import WIDER
+from .torch import INDICES, WIDER
 
 log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # the limit in _programs.h
@@ -180,9 +180,11 @@ def _ahead(anchor, region):
 THEIR_FOLD = 1.1   # Inductor's folds take 1.03 (prod) to 1.5 (amax) times as long as ours
 THEIR_SCAN = 2.5   # 1.2 for rows of 4096, 4 for long rows
 THEIR_COLUMNS = 8  # a scan along another axis than the last
+THEIR_LINE = 0.85  # the largest so far with its place on the CPU, of one line: torch's own loop
 OUR_FOLD = 1
 OUR_BAD_FOLD = 2   # a fold of elementwise work with a broadcast operand, or over several last axes
-OUR_VAR = 5        # on the CPU, where its two sums in f64 take longer than reading
+OUR_VAR = 5        # on the CPU, of halves along rows and of elementwise work: two sums in f64
+OUR_VAR_MEAN = 1.25  # on the CPU, of f32 and f64 along rows, with another fold beside it
 OUR_COPY = 3       # of a tensor made longer before a scan or fold: it is written and read again
 OUR_APPLY = 1.5    # on the CPU, a fold's result applied to its elements: Inductor's exp is faster
 LAUNCH = 8 << 20   # a kernel launch: two microseconds
@@ -249,8 +251,13 @@ def _our_fold(fold, ahead, region):
     trailing = 1 < len(axes) < dims and axes == list(range(dims - len(axes), dims))
     stretched = any(1 < _numel(n) < _numel(fold.args[0]) for n in ahead - region)
     # A variance is computed in f64. Measured of f32 along and down a matrix: a copy's time.
-    slow = variance and (work or trailing or fold.args[0].meta["val"].dtype.itemsize < 4)
+    slow = variance and (work or trailing or _itemsize(fold) < 4)
     return OUR_BAD_FOLD if slow or work and (trailing or stretched) else OUR_FOLD
+
+
+def _itemsize(fold):
+    """The bytes of an element that a fold reads."""
+    return fold.args[0].meta["val"].dtype.itemsize
 
 
 def _is_variance(fold):
@@ -259,16 +266,33 @@ def _is_variance(fold):
     return fold.target in DERIVED and DERIVED[fold.target][0] in (VAR, STD)
 
 
+def _our_variance(fold, anchors, region):
+    """What a fold costs on the CPU: more than reading, for some variances."""
+    if not _is_variance(fold):
+        return 1
+    rows, work = len(shape_of(fold.args[0])) - 1 in _folded_axes(fold), fold.args[0] in region and fold.args[0].target not in {*CASTS, *FLIPS, *VIEWS}
+    return OUR_VAR if work or rows and _itemsize(fold) < 4 else OUR_VAR_MEAN if rows and len(anchors) > 1 else 1
+
+
+def _their_scan(scan, anchors, cuda):
+    lengths = [_hint(n) for n in shape_of(scan)] or [1]
+    axis = scan.args[2 if scan.target is OURS else 1] % len(lengths)
+    placed = scan.target is OURS and any(n.target is OURS and n.args[1] in INDICES for n in anchors)
+    if placed and not cuda and lengths[axis] == math.prod(lengths):
+        return THEIR_LINE
+    return THEIR_SCAN if cuda and axis == len(lengths) - 1 else THEIR_COLUMNS
+
+
 def _beside(anchors, region):
     """The anchors that need no read of their own on CUDA: the largest or smallest element beside its
     index, if only nodes outside the region use it, and a mean beside a variance."""
     def is_beside(one, other):
-        same = one.args[0] is other.args[0] and (one.target in SCANS) == (other.target in SCANS)
-        if not same or one.target in SCANS:
-            # Both are our own scans: the operation and its index have the same options.
-            return same and one.target is other.target is OURS and other.args[1] == _INDEX_OF.get(one.args[1]) and one.args[2:] == other.args[2:]
-        alike = _folded_axes(one) == _folded_axes(other)
-        return alike and (other.target is _INDEX_OF.get(one.target) or one.target is aten.mean.dim and _is_variance(other))
+        if one.args[0] is not other.args[0] or (one.target in SCANS) != (other.target in SCANS):
+            return False
+        if one.target in SCANS:
+            return one.target is other.target is OURS and other.args[1] == _INDEX_OF.get(one.args[1]) and one.args[2:] == other.args[2:]
+        placed = other.target is _INDEX_OF.get(one.target) or one.target is aten.mean.dim and _is_variance(other)
+        return placed and _folded_axes(one) == _folded_axes(other)
     return {one for one in anchors if not any(u in region for u in one.users) and any(is_beside(one, other) for other in anchors)}
 
 
@@ -286,13 +310,14 @@ def estimate(region, device):
     """(ours, theirs): what a region costs us, and what it would cost Inductor, on "cpu" or "cuda".
 
     Ours: on CUDA each scan or fold is a pass that reads all its inputs (_beside: some share one); on
-    the CPU all are one pass. Inductor has to write what it computes only for us. Theirs: one loop that reads each input
-    once, without those that it has already read (_free). Inductor does not fuse a scan, so a scan
-    reads all its inputs. On CUDA arithmetic runs beside reading and writing: the longer counts."""
+    the CPU all are one pass. Inductor has to write what it computes only for us. Theirs: one loop
+    that reads each input once, without those that it has already read (_free). Inductor does not
+    fuse a scan, so a scan reads all its inputs. On CUDA arithmetic runs beside reading and writing:
+    the longer counts."""
     cuda, inputs, results = device == "cuda", _inputs(region), _bytes(_results(region))
     anchors = [n for n in region if _is_anchor(n)]
     scans = [n for n in anchors if n.target in SCANS]
-    ours, slower, behind = results, THEIR_FOLD, set(inputs)
+    ours, behind = results, set(inputs)
     beside = _beside(anchors, region)
     for anchor in anchors if cuda else ():
         ahead = _ahead(anchor, region)
@@ -305,13 +330,11 @@ def estimate(region, device):
         ours += LAUNCH + slow * _bytes(ahead - region)
         ours += OUR_COPY * 2 * _bytes(n for n in ahead & region if lengthened(n) is not None)
     ours += _bytes(behind) + (0 if cuda else LAUNCH)
-    if not cuda and any(map(_is_variance, anchors)):
-        ours += (OUR_VAR - 1) * _bytes(inputs)
+    if not cuda:
+        ours += (max((_our_variance(n, anchors, region) for n in anchors), default=1) - 1) * _bytes(inputs)
     if not cuda and _spreads(region):
         ours *= OUR_APPLY
-    for scan in scans:
-        last = scan.args[2 if scan.target is OURS else 1] in (-1, len(shape_of(scan)) - 1)
-        slower = max(slower, THEIR_SCAN if cuda and last else THEIR_COLUMNS)
+    slower = max((_their_scan(n, anchors, cuda) if n in scans else THEIR_FOLD for n in anchors), default=THEIR_FOLD)
     free = {n for n in inputs if not scans and _free(n, region, cuda)}
     if cuda:
         ours += _bytes(n for n in free if all(u in region for u in n.users))
@@ -583,10 +606,10 @@ def _give_back(graph, made, taken):
 
 
 def _moments(graph, pair, users):
-    """The results of a var_mean on the CPU whose axes are kept, as in norm layers: the mean, and the
-    mean of squared distances from it, which are both computed while a line is in cache. None for
-    other pairs."""
-    keeps = pair.target is aten.var_mean.correction and pair.kwargs.get("keepdim")
+    """The results of a var_mean on the CPU whose axes are kept and whose input others read too, as in
+    norm layers: the mean, and the mean of squared distances from it, which are both computed while
+    a line is in cache. None for other pairs."""
+    keeps = pair.target is aten.var_mean.correction and pair.kwargs.get("keepdim") and len(pair.args[0].users) > 1
     if not keeps or sorted(u.args[1] for u in users) != [0, 1]:
         return None
     x, axes = pair.args[0], pair.args[1] if len(pair.args) > 1 else pair.kwargs.get("dim")

@@ -542,6 +542,35 @@ def test_estimates_of_pairs(name):
     _check_estimate(name, *PAIRED[name])
 
 
+CHOSEN = {  # a model of x, of 256 MB where it is float32, and whether it is ours beside Inductor on CUDA and on the CPU
+    "largest": (lambda x: x.max(1), True, True), "least, down": (lambda x: x.min(0), True, True), "place": (lambda x: x.argmax(1), True, True),
+    "cummax": (lambda x: x.cummax(1), True, True), "cummin, down": (lambda x: x.cummin(0), True, True),
+    "cummax of one line": (lambda x: x.view(-1).cummax(0), True, False), "cummax of one line, values": (lambda x: x.view(-1).cummax(0).values, True, True),
+    "var": (lambda x: x.var(1), True, True), "var_mean": (lambda x: torch.var_mean(x, 1), True, False), "var_mean, down": (lambda x: torch.var_mean(x, 0), True, True),
+    "std_mean, down": (lambda x: torch.std_mean(x, 0), True, True), "var_mean of halves, down": (lambda x: torch.var_mean(x, 0), False, True),
+    "var of halves": (lambda x: x.var(1), False, False), "var of a little": (lambda x: x.var(1), False, True),
+    "var of several trailing axes": (lambda x: x.view(4096, 128, 128).var((1, 2)), False, True), "var of work": (lambda x: (x * x).var(1), False, False),
+    "standardized": (lambda x: (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True), False, False), "aminmax": (lambda x: torch.aminmax(x, dim=1), False, True),
+    "max of all": (lambda x: x.max(), True, True), "any": (lambda x: x.any(1), True, True), "norm": (lambda x: torch.linalg.vector_norm(x, 3, 0), True, True),
+}
+
+
+@pytest.mark.host_only("nothing is run; the device is an argument")
+@pytest.mark.parametrize("name", CHOSEN)
+def test_who_computes_torchs_own_operators(name, monkeypatch):
+    from torch.fx.experimental.proxy_tensor import make_fx
+    model, *expected = CHOSEN[name]
+    decide, dtype = _regions.better_left, torch.bfloat16 if "halves" in name else torch.float32
+    for device, ours in zip(("cuda", "cpu"), expected):
+        monkeypatch.setattr(_regions, "better_left", lambda region, _, device=device: decide(region, device))
+        with torch._subclasses.FakeTensorMode():
+            gm = make_fx(model, tracing_mode="fake")(torch.empty(64 if "little" in name else 4096, 16384, dtype=dtype))
+            before, declined = _folds_left(gm.graph), []
+            fused = _compile.fuse(gm.graph, 0, False, True, declined)
+        assert (len(fused) == 1 and not _folds_left(gm.graph)) if ours else not fused, (device, declined)
+        assert ours or len(_folds_left(gm.graph)) == len(before), device
+
+
 def _check_estimate(name, model, *expected):
     from torch.fx.experimental.proxy_tensor import make_fx
     with torch._subclasses.FakeTensorMode():
@@ -904,7 +933,7 @@ def test_found_by_name_without_an_import(device):
     import subprocess
     import sys
     code = ("import sys, torch; assert 'scanfold' not in sys.modules\n"
-            "print(torch.compile(lambda x: torch.cumsum(x.flip(0), 0).flip(0), backend='scanfold')"
+            "print(torch.compile(lambda x: torch.cumsum(x.flip(0), 0).flip(0), backend='scanfold', options={'rest': 'eager'})"
             "(torch.ones(3, device=sys.argv[1])).tolist())")
     out = subprocess.run([sys.executable, "-c", code, device], capture_output=True, text=True,
                          timeout=300)
@@ -1049,6 +1078,27 @@ def test_torchs_own_operators_are_taken(device, name):
             gradients = [torch.randn_like(y) for y in flat[1]]
             for ours, theirs in zip(*(torch.autograd.grad(results, x, gradients) for results in flat)):
                 torch.testing.assert_close(ours, theirs, rtol=20 * loose, atol=20 * loose, equal_nan=True)
+
+
+REFUSED = {  # what is left to others whole: the model, its input, and what stays in the graph
+    "more taken off than there is": (lambda x: torch.var_mean(x, 1, correction=9), torch.ones(2, 3), "var_mean"),
+    "logic that is uint8": (lambda x: x.any(1), torch.ones(2, 3, dtype=torch.uint8), "any"),
+    "complex numbers": (lambda x: torch.std_mean(x, 1), torch.ones(2, 3, dtype=torch.complex64), "std_mean"),
+    "a norm of complex numbers": (lambda x: torch.linalg.vector_norm(x, 2, 1), torch.ones(2, 3, dtype=torch.complex64), "linalg_vector_norm"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_what_is_refused_is_left_whole(device, name):
+    from torch.fx.experimental.proxy_tensor import make_fx
+    model, x, left = REFUSED[name]
+    x = x.to(device)
+    gm = make_fx(model, tracing_mode="fake")(x)
+    _compile._rewrite(gm, inductor=False)
+    assert [n.target.overloadpacket.__name__ for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload)] == [left]
+    for ours, theirs in zip(*(torch.utils._pytree.tree_leaves(f) for f in (gm(x), model(x)))):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------
