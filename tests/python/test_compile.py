@@ -873,6 +873,8 @@ def _twice_around_a_write(x):
                                    lambda x: (x.add_(1), x.cumsum(1) * 2)[1]], ids=["scan", "fold", "around", "behind"])
 def test_inputs_written_to(device, model, rest):
     """What is read before a write has the value from before, wherever the call that replaces it stands."""
+    if rest == "inductor" and model is not _twice_around_a_write and os.environ.get("SCANFOLD_TEST_THIN"):
+        pytest.skip("left to make test-long: with Inductor, the one with writes around it stands for all")
     x = torch.randn(4, 8, device=device)
     ours, theirs = x.clone(), x.clone()
     compiled = torch.compile(model, backend="scanfold" if rest == "inductor" else eager_rest)
