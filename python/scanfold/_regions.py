@@ -6,6 +6,7 @@ convex (no path leaves it and comes back), if the library can plan it, and if th
 Inductor would not be faster.
 """
 import logging
+import math
 import operator
 
 import torch
@@ -14,7 +15,7 @@ from . import _scanfold
 from ._translate import (CASTS, DERIVED, FLIPS, FOLDS, MATMULS, OURS, RESHAPES, SCANS, STD, VAR, VIEWS, Program, aten,
                          axes_of, constant, dtype_code, filled, lengthened, reshaped_product, rounds_differently,
                          same_length, shape_of, translate)
-from .torch import WIDER
+from .torch import INDICES, WIDER
 
 log = logging.getLogger("scanfold")
 MAX_INPUTS = 32  # the limit in _programs.h
@@ -179,9 +180,11 @@ def _ahead(anchor, region):
 THEIR_FOLD = 1.1   # Inductor's folds take 1.03 (prod) to 1.5 (amax) times as long as ours
 THEIR_SCAN = 2.5   # 1.2 for rows of 4096, 4 for long rows
 THEIR_COLUMNS = 8  # a scan along another axis than the last
+THEIR_LINE = 0.85  # the largest so far with its place on the CPU, of one line: torch's own loop
 OUR_FOLD = 1
 OUR_BAD_FOLD = 2   # a fold of elementwise work with a broadcast operand, or over several last axes
-OUR_VAR = 5        # on the CPU, where its two sums in f64 take longer than reading
+OUR_VAR = 5        # on the CPU, of halves along rows and of elementwise work: two sums in f64
+OUR_VAR_MEAN = 1.25  # on the CPU, of f32 and f64 along rows, with another fold beside it
 OUR_COPY = 3       # of a tensor made longer before a scan or fold: it is written and read again
 OUR_APPLY = 1.5    # on the CPU, a fold's result applied to its elements: Inductor's exp is faster
 LAUNCH = 8 << 20   # a kernel launch: two microseconds
@@ -244,16 +247,56 @@ def _free(node, region, cuda):
 def _our_fold(fold, ahead, region):
     work = [n for n in ahead & region if not _is_anchor(n)
             and not any(n.target in free for free in (VIEWS, FLIPS, CASTS))]
-    dims, axes = len(shape_of(fold.args[0])), _folded_axes(fold)
+    dims, axes, variance = len(shape_of(fold.args[0])), _folded_axes(fold), _is_variance(fold)
     trailing = 1 < len(axes) < dims and axes == list(range(dims - len(axes), dims))
     stretched = any(1 < _numel(n) < _numel(fold.args[0]) for n in ahead - region)
-    return OUR_BAD_FOLD if work and (trailing or stretched) or _is_variance(fold) else OUR_FOLD
+    # A variance is computed in f64. Measured of f32 along and down a matrix: a copy's time.
+    slow = variance and (work or trailing or _itemsize(fold) < 4)
+    return OUR_BAD_FOLD if slow or work and (trailing or stretched) else OUR_FOLD
+
+
+def _itemsize(fold):
+    """The bytes of an element that a fold reads."""
+    return fold.args[0].meta["val"].dtype.itemsize
 
 
 def _is_variance(fold):
     """Whether a fold is a variance or a standard deviation. It subtracts the first element of each
     line from all elements, which is a broadcast operand."""
     return fold.target in DERIVED and DERIVED[fold.target][0] in (VAR, STD)
+
+
+def _our_variance(fold, anchors, region):
+    """What a fold costs on the CPU: more than reading, for some variances."""
+    if not _is_variance(fold):
+        return 1
+    rows, work = len(shape_of(fold.args[0])) - 1 in _folded_axes(fold), fold.args[0] in region and fold.args[0].target not in {*CASTS, *FLIPS, *VIEWS}
+    return OUR_VAR if work or rows and _itemsize(fold) < 4 else OUR_VAR_MEAN if rows and len(anchors) > 1 else 1
+
+
+def _their_scan(scan, anchors, cuda):
+    lengths = [_hint(n) for n in shape_of(scan)] or [1]
+    axis = scan.args[2 if scan.target is OURS else 1] % len(lengths)
+    placed = scan.target is OURS and any(n.target is OURS and n.args[1] in INDICES for n in anchors)
+    if placed and not cuda and lengths[axis] == math.prod(lengths):
+        return THEIR_LINE
+    return THEIR_SCAN if cuda and axis == len(lengths) - 1 else THEIR_COLUMNS
+
+
+def _beside(anchors, region):
+    """The anchors that need no read of their own on CUDA: the largest or smallest element beside its
+    index, if only nodes outside the region use it, and a mean beside a variance."""
+    def is_beside(one, other):
+        if one.args[0] is not other.args[0] or (one.target in SCANS) != (other.target in SCANS):
+            return False
+        if one.target in SCANS:
+            return one.target is other.target is OURS and other.args[1] == _INDEX_OF.get(one.args[1]) and one.args[2:] == other.args[2:]
+        placed = other.target is _INDEX_OF.get(one.target) or one.target is aten.mean.dim and _is_variance(other)
+        return placed and _folded_axes(one) == _folded_axes(other)
+    return {one for one in anchors if not any(u in region for u in one.users) and any(is_beside(one, other) for other in anchors)}
+
+
+_INDEX_OF = {aten.amax.default: aten.argmax.default, aten.amin.default: aten.argmin.default, "max": "last_argmax", "min": "last_argmin"}
 
 
 def _folded_axes(fold):
@@ -266,28 +309,32 @@ def _folded_axes(fold):
 def estimate(region, device):
     """(ours, theirs): what a region costs us, and what it would cost Inductor, on "cpu" or "cuda".
 
-    Ours: on CUDA each scan or fold is a pass that reads all its inputs; on the CPU all are one
-    pass. Inductor has to write what it computes only for us. Theirs: one loop that reads each input
-    once, without those that it has already read (_free). Inductor does not fuse a scan, so a scan
-    reads all its inputs. On CUDA arithmetic runs beside reading and writing: the longer counts."""
+    Ours: on CUDA each scan or fold is a pass that reads all its inputs (_beside: some share one); on
+    the CPU all are one pass. Inductor has to write what it computes only for us. Theirs: one loop
+    that reads each input once, without those that it has already read (_free). Inductor does not
+    fuse a scan, so a scan reads all its inputs. On CUDA arithmetic runs beside reading and writing:
+    the longer counts."""
     cuda, inputs, results = device == "cuda", _inputs(region), _bytes(_results(region))
     anchors = [n for n in region if _is_anchor(n)]
     scans = [n for n in anchors if n.target in SCANS]
-    ours, slower, behind = results, THEIR_FOLD, set(inputs)
+    ours, behind = results, set(inputs)
+    beside = _beside(anchors, region)
     for anchor in anchors if cuda else ():
         ahead = _ahead(anchor, region)
         behind -= ahead
+        if anchor in beside:
+            continue
+        # A variance is computed of its sums by a second launch.
+        ours += LAUNCH if _is_variance(anchor) else 0
         slow = OUR_FOLD if anchor in scans else _our_fold(anchor, ahead, region)
         ours += LAUNCH + slow * _bytes(ahead - region)
         ours += OUR_COPY * 2 * _bytes(n for n in ahead & region if lengthened(n) is not None)
     ours += _bytes(behind) + (0 if cuda else LAUNCH)
-    if not cuda and any(map(_is_variance, anchors)):
-        ours += (OUR_VAR - 1) * _bytes(inputs)
+    if not cuda:
+        ours += (max((_our_variance(n, anchors, region) for n in anchors), default=1) - 1) * _bytes(inputs)
     if not cuda and _spreads(region):
         ours *= OUR_APPLY
-    for scan in scans:
-        last = scan.args[2 if scan.target is OURS else 1] in (-1, len(shape_of(scan)) - 1)
-        slower = max(slower, THEIR_SCAN if cuda and last else THEIR_COLUMNS)
+    slower = max((_their_scan(n, anchors, cuda) if n in scans else THEIR_FOLD for n in anchors), default=THEIR_FOLD)
     free = {n for n in inputs if not scans and _free(n, region, cuda)}
     if cuda:
         ours += _bytes(n for n in free if all(u in region for u in n.users))
@@ -414,7 +461,7 @@ def _share(one, other):
     return shared > 1 and 2 * shared >= max(_numel(n) for n in ours | theirs)
 
 
-def _together(graph, anchor, others, taken, exact, inductor, declined):
+def _together(graph, anchor, others, taken, exact, inductor, declined, pairs):
     """The region of an anchor and of as many of the others as can be computed with it in one call;
     None if the anchor is left to others."""
     only = region = _proposal(graph, [anchor], taken, exact)
@@ -430,6 +477,8 @@ def _together(graph, anchor, others, taken, exact, inductor, declined):
     why = None
     for one in (region, only) if region is not None else ():
         why = better_left(set(one.members), anchor.meta["val"].device.type if inductor else None)
+        if why is None and inductor and any(split.is_cut_by(one.members) for split in pairs):
+            why = "Inductor would compute both results of an operator for the one that it is left"
         if why is None:
             return one
     if why is not None:
@@ -468,130 +517,117 @@ def _replace(graph, region, program, keep):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Operators with two results, values and indices. We treat the two as separate operators; the
-# library computes both in one read.
+# Operators with two results: values and indices, the least and the largest, a variance or standard
+# deviation and a mean. We treat the two as separate operators; the library computes both in one read.
 # ---------------------------------------------------------------------------------------------------------------
-_PAIRS = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default, aten.cummax.default: "max", aten.cummin.default: "min"}
+_PAIRS = {aten.max.dim: (aten.amax.default, aten.argmax.default), aten.min.dim: (aten.amin.default, aten.argmin.default),
+          aten.cummax.default: ("max", "last_argmax"), aten.cummin.default: ("min", "last_argmin"),
+          aten.aminmax.default: (aten.amin.default, aten.amax.default),
+          aten.var_mean.correction: (aten.var.correction, aten.mean.dim), aten.std_mean.correction: (aten.std.correction, aten.mean.dim)}
 
 
-def _value_of(pair):
-    """(operator, arguments) that compute only the values of a pair; None if they would differ.
+def _one_of(graph, pair, which):
+    """A new node that computes one result of a pair.
 
-    Among equal elements torch's cummax takes the last one, so a zero has the sign of the last zero.
-    For us 0.0 is larger than -0.0. Integers have only one zero."""
-    x, axis, *keepdim = pair.args
-    if pair.kwargs or type(axis) is not int:
-        return None
-    if _PAIRS[pair.target] in FOLDS:
-        return _PAIRS[pair.target], (x, [axis], *keepdim)
-    if x.meta["val"].dtype.is_floating_point:
-        return None
-    return OURS, (x, _PAIRS[pair.target], axis, False, False, None, None, None)
-
-
-def _index_of(pair):
-    """(operator, arguments) that compute only the indices of a pair: among equal elements the first
-    of a fold, the last of a scan."""
-    x, axis, *keepdim = pair.args
-    largest = pair.target in (aten.max.dim, aten.cummax.default)
-    if pair.kwargs or type(axis) is not int or x.meta["val"].device.type != "cpu":
-        return None
-    if _PAIRS[pair.target] in FOLDS:
-        return aten.argmax.default if largest else aten.argmin.default, (x, axis, *keepdim)
-    return OURS, (x, "last_argmax" if largest else "last_argmin", axis, False, False, None, None, None)
+    Where elements are equal, the index is that of the first one in a fold and of the last one in a
+    scan, as in torch. The value may differ in the sign of a zero: for us 0.0 is larger than -0.0,
+    and torch takes the zero at the index."""
+    x, options, target = pair.args[0], dict(pair.kwargs), _PAIRS[pair.target][which]
+    keepdim = options.pop("keepdim", False)
+    if pair.target in (aten.var_mean.correction, aten.std_mean.correction):
+        named = options.pop("dim", None)
+        axes = pair.args[1] if len(pair.args) > 1 else named
+        call = (target, (x, axes), {**options, "keepdim": keepdim}) if which == 0 else (target, (x, axes, keepdim), {})
+    elif pair.target is aten.aminmax.default:
+        call = target, (x, [] if options.get("dim") is None else [options["dim"]], keepdim), {}
+    else:
+        axis, *keepdim = pair.args[1:]
+        if isinstance(target, str):
+            call = OURS, (x, target, axis, False, False, None, None, None), {}
+        else:
+            call = target, (x, axis if which else [axis], *keepdim), {}
+    return graph.call_function(*call)
 
 
-def _take_values(graph):
-    """Replaces such pairs by operators with one result each. [(its node, which result it is, the
-    pair's operator, the pair's arguments after the first, the pair's meta)]"""
+class _Split:
+    """A pair of which each result that is used is a node of its own now. `results` has (which
+    result it is, its node, all nodes that were inserted for it)."""
+
+    def __init__(self, pair, results):
+        self.target, self.args, self.kwargs, self.meta, self.results = pair.target, pair.args, pair.kwargs, dict(pair.meta), results
+
+    def is_cut_by(self, members):
+        """Whether some of the results are computed by these nodes, and some are not."""
+        return len({any(n in members for n in inserted) for _, _, inserted in self.results}) == 2
+
+
+def _split_pairs(graph):
+    """Replaces such pairs by operators with one result each, where all of these can be translated."""
     made = []
     for pair in [n for n in graph.nodes if n.op == "call_function" and n.target in _PAIRS]:
         users = list(pair.users)
         if not users or any(u.target is not operator.getitem for u in users):
             continue
-        calls = [_left_alone(_index_of if u.args[1] else _value_of, pair) for u in users]
-        if None in calls:
-            continue
-        for user, call in zip(users, calls):
+        results = _left_alone(_moments, graph, pair, users) or []
+        for user in users if not results else ():
             with graph.inserting_before(pair):
-                alone = graph.call_function(*call)
+                alone = _one_of(graph, pair, user.args[1])
+            results.append((user.args[1], alone, [alone]))
+        for user, (_, alone, _) in zip(users, results):
             alone.meta = dict(user.meta)
+        if not all(_left_alone(_translatable, alone) for _, alone, _ in results):
+            for _, _, inserted in results:
+                for node in reversed(inserted):
+                    graph.erase_node(node)
+            continue
+        for user, (_, alone, _) in zip(users, results):
             user.replace_all_uses_with(alone)
-            made.append((alone, user.args[1], pair.target, pair.args[1:], dict(pair.meta)))
             graph.erase_node(user)
+        made.append(_Split(pair, results))
         graph.erase_node(pair)
     return made
 
 
-def _give_back(graph, made):
-    """Restores the pairs whose operators no region has taken."""
-    pairs = {}  # both results of a pair must come from one restored node
-    for alone, which, target, args, meta in made:
-        key = target, alone.args[0], args
-        with graph.inserting_before(alone):
-            if key not in pairs:
-                pairs[key] = graph.call_function(target, (alone.args[0], *args))
-                pairs[key].meta = meta
-            value = graph.call_function(operator.getitem, (pairs[key], which))
-        value.meta = dict(alone.meta)
-        alone.replace_all_uses_with(value)
-        graph.erase_node(alone)
+def _give_back(graph, made, taken):
+    """Restores the pairs, as far as no region has taken their results."""
+    for split in made:
+        pair = None  # both results must come from one restored node
+        for which, alone, inserted in split.results:
+            if any(n in taken for n in inserted):
+                continue
+            if pair is None:
+                with graph.inserting_before(inserted[0]):
+                    pair = graph.call_function(split.target, split.args, split.kwargs)
+                pair.meta = split.meta
+            with graph.inserting_after(pair):
+                value = graph.call_function(operator.getitem, (pair, which))
+            value.meta = dict(alone.meta)
+            alone.replace_all_uses_with(value)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# var_mean, as in norm layers. On the CPU it is replaced by the mean and the mean of squared
-# distances from it: both are computed while a line is in cache.
-# ---------------------------------------------------------------------------------------------------------------
-def _moments(graph, pair):
-    """[variance, mean], computed by other operators that are inserted before a pair; None if they
-    would not give the same."""
+def _moments(graph, pair, users):
+    """The results of a var_mean on the CPU whose axes are kept and whose input others read too, as in
+    norm layers: the mean, and the mean of squared distances from it, which are both computed while
+    a line is in cache. None for other pairs."""
+    keeps = pair.target is aten.var_mean.correction and pair.kwargs.get("keepdim") and len(pair.args[0].users) > 1
+    if not keeps or sorted(u.args[1] for u in users) != [0, 1]:
+        return None
     x, axes = pair.args[0], pair.args[1] if len(pair.args) > 1 else pair.kwargs.get("dim")
     correction = pair.kwargs.get("correction", 1)
     lengths = [shape_of(x)[a] for a in axes or ()]
-    if not axes or not pair.kwargs.get("keepdim") or not all(type(n) is int for n in lengths) or type(correction) not in (int, float):
+    if not axes or not all(type(n) is int for n in lengths) or type(correction) not in (int, float):
         return None
-    count = 1
-    for n in lengths:
-        count *= n
-    if x.meta["val"].device.type != "cpu" or not x.meta["val"].dtype.is_floating_point or count <= correction:
+    if x.meta["val"].device.type != "cpu" or not x.meta["val"].dtype.is_floating_point or math.prod(lengths) <= correction:
         return None
     with graph.inserting_before(pair):
         mean = _call(graph, aten.mean.dim, x, list(axes), True)
         distance = _call(graph, aten.sub.Tensor, x, mean)
-        squares = _call(graph, aten.sum.dim_IntList, _call(graph, aten.mul.Tensor, distance, distance), list(axes), True)
-        return [_call(graph, aten.div.Tensor, squares, float(count - correction)), mean]
-
-
-def _take_moments(graph):
-    """Replaces such pairs by these: [([variance, mean], the pair's args, kwargs and meta)]"""
-    made = []
-    for pair in [n for n in graph.nodes if n.target is aten.var_mean.correction]:
-        users = {u.args[1]: u for u in pair.users if u.target is operator.getitem}
-        if len(users) != 2 or len(pair.users) != 2:
-            continue
-        alone = _left_alone(_moments, graph, pair)
-        if alone is None:
-            continue
-        for which, user in users.items():
-            alone[which].meta = dict(user.meta)
-            user.replace_all_uses_with(alone[which])
-            graph.erase_node(user)
-        made.append((alone, pair.args, pair.kwargs, dict(pair.meta)))
-        graph.erase_node(pair)
-    return made
-
-
-def _give_moments_back(graph, made):
-    """Restores the pairs of which no region has taken a result."""
-    for alone, args, kwargs, meta in made:
-        with graph.inserting_before(alone[1]):  # the mean, the first of the inserted nodes
-            pair = graph.call_function(aten.var_mean.correction, args, kwargs)
-        pair.meta = meta
-        for which, node in enumerate(alone):
-            with graph.inserting_after(pair):
-                value = graph.call_function(operator.getitem, (pair, which))
-            value.meta = dict(node.meta)
-            node.replace_all_uses_with(value)
+        squares = [distance, _call(graph, aten.mul.Tensor, distance, distance)]
+        squares.append(_call(graph, aten.sum.dim_IntList, squares[-1], list(axes), True))
+        squares.append(_call(graph, aten.div.Tensor, squares[-1], float(math.prod(lengths) - correction)))
+    # The mean stands first in the graph, so that the pair could be restored before it.
+    inserted = [squares, [mean]]
+    return [(u.args[1], inserted[u.args[1]][-1], inserted[u.args[1]]) for u in users]
 
 
 def _free_filled(graph):
@@ -643,21 +679,20 @@ def fuse(graph, keep=0, exact=False, inductor=True, declined=None):
     if not exact:
         _left_alone(_scan_first, graph)
     _free_filled(graph)
-    taken, fused, values, moments = set(), [], _take_values(graph), _take_moments(graph)
+    taken, fused, pairs = set(), [], _split_pairs(graph)
     anchors = [n for n in graph.nodes if _is_anchor(n)]
     for i, anchor in enumerate(anchors):
         if anchor in taken:
             continue
         others = [n for n in anchors[i + 1:] if n not in taken]
-        region = _left_alone(_together, graph, anchor, others, taken, exact, inductor, declined)
+        region = _left_alone(_together, graph, anchor, others, taken, exact, inductor, declined, pairs)
         if region is None:
             continue
         taken.update(region.members)
         program = (EXACT if exact else "") + region.program.text()
         fused.append((program, _as_text(region.members)))
         _replace(graph, region, program, keep)
-    _give_back(graph, [v for v in values if v[0] not in taken])
-    _give_moments_back(graph, [m for m in moments if not any(n in taken for n in m[0])])
+    _give_back(graph, pairs, taken)
     graph.eliminate_dead_code()  # constants that are now part of programs
     return fused
 

@@ -28,7 +28,7 @@ _UNARY = {"neg": NEG, "abs": ABS, "exp": EXP, "log": LOG, "sqrt": SQRT, "relu": 
 OURS = torch.ops.scanfold.scan.default
 SCANS = {aten.cumsum.default: 0, aten.cumprod.default: 1, aten.logcumsumexp.default: 8, OURS: None}
 FOLDS = {aten.sum.dim_IntList: 0, aten.sum.default: 0, aten.prod.dim_int: 1, aten.prod.default: 1, aten.amax.default: 2,
-         aten.amin.default: 3, aten.argmax.default: 4, aten.argmin.default: 5, aten.logsumexp.default: 8, aten.mean.dim: None,
+         aten.amin.default: 3, aten.max.default: 2, aten.min.default: 3, aten.argmax.default: 4, aten.argmin.default: 5, aten.logsumexp.default: 8, aten.mean.dim: None,
          aten.mean.default: None}
 # Folds that are composed of others: (their number in sf_derived, the position of the axes among the
 # arguments, or None if they always fold all axes).
@@ -204,6 +204,8 @@ def _elementwise(program, node, name, overload):
             args = [wrapped(a, b.meta["val"].dtype) if is_number(a) and not is_number(b) else a
                     for a, b in (args, args[::-1])]
         return program.add("apply", _BINARY[name], program.value(args[0]), program.value(args[1]), -1)
+    if name == "logical_not" and args[0].meta["val"].dtype is torch.bool:
+        return program.add("apply", EQ, program.take(args[0]), program.add("constant", 0), -1)
     if name in _UNARY and len(args) == 1 and not node.kwargs:
         return program.add("apply", _UNARY[name], program.take(args[0]), -1, -1)
     if name == "pow" and overload == "Tensor_Scalar" and args[1] in _POWERS and (args[1] == 2 or node.meta["val"].dtype.is_floating_point):

@@ -298,6 +298,10 @@ static void test_siblings(void)
                       {"sum(x, 1), max(x, 1), min(x, 1), sum(x * x, 1), prod(x, 1)", 2, 3, "four results share one at most"},
                       {"x * 2, x + 1", 2, 0, "an elementwise pass has one result"},
                       {"sum(x, 0), sum(x, 1)", 3, 0, "other axes"},
+                      /* What python/scanfold/_regions.py counts as one read. */
+                      {"max(x, 1), argmax(x, 1)", 1, 1, NULL},
+                      {"cummax(x, 1), cumargmax(x, 1)", 1, 1, NULL},
+                      {"var(x, 1), mean(x, 1)", 2, 2, "it is made in one read with another fold"},
                       {"sum(x / 3, 1)", 2, 0, NULL}, /* rounded differently: one launch more looks at the results */
                       {"sum(x / 3, 1), max(x, 1)", 2, 1, NULL},
                       {"exp(sum(x / 3, 1))", 4, 0, "computed again where it is not finite"}};
