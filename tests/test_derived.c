@@ -262,6 +262,9 @@ static void check_formula(size_t f, char how, const char *dtype, int64_t n, bool
                         int dt = tool_dt(out.tensor[0].dtype), acc = dt == DT_F64 ? DT_F64 : DT_F32;
                         double given = value_at(&out.tensor[0], r);
                         long double right = formulas[f].formula(line, kept, formulas[f].parameter);
+                        const bool varies = formulas[f].formula == var_of || formulas[f].formula == std_of;
+                        if (varies && skips && real && formulas[f].parameter >= (double)kept)
+                                right = NAN;
                         if (formulas[f].formula == norm_of && !kept && formulas[f].parameter == INFINITY)
                                 right = 0;
                         if (dt == DT_F16 && fabsl(right) >= 65520)
@@ -308,6 +311,10 @@ static const char *const laws[][3] = {
         {"mean(x, 1, mask=m)", "sum(x, 1, mask=m) / sum(m, 1).astype(f32)", "x=33,40 m=33,40:bool"},
         {"nanmean(x, 1)", "mean(x, 1, mask=x == x)", "x=33,40"},
         {"nanvar(x, 1)", "var(x, 1, mask=x == x)", "x=33,40"},
+        {"nanvar(nans, 1, ddof=39)", "where(sum(nans == nans, 1) > 39, var(nans, 1, mask=nans == nans, ddof=39), nan)", "nans=33,40"},
+        {"nanstd(nans, 1, ddof=30, mask=m)", "where(sum(nans == nans, 1, mask=m) > 30, std(nans, 1, mask=(nans == nans) * m, ddof=30), nan)",
+         "nans=33,40:f64 m=33,40:bool"},
+        {"var(i, 1, ddof=40, skip_nan=True, dtype=f32)", "var(i, 1, ddof=40, mask=m == m, dtype=f32)", "i=33,40:i32 m=33,40:bool"},
         {"nanstd(x, 1, ddof=0)", "std(x, 1, skip_nan=True, correction=0)", "x=33,40"},
         {"nansum(x, 1)", "sum(where(x == x, x, 0), 1)", "x=33,40"},
         {"nanprod(x, 1)", "prod(x, 1, mask=x == x)", "x=33,40:f64"},

@@ -19,7 +19,7 @@ _package = _sys.modules["scanfold"]
 _by_torch = None  # set by scanfold.torch: the same for tensors that need torch's dispatcher
 _KEPT = 1024      # how many calls are cached; a full cache is emptied
 
-VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar"}
+VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar", "nanvar", "nanstd"}
 SCANS = {"cummean", "cumvar"}
 LOGIC = {"any", "all"}
 # Functions whose result has the same dtype for every x.
@@ -49,7 +49,7 @@ def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, se
         parts.append("mask=mask")
     if segmented:
         parts.append("offsets=offsets")
-    if skip_nan and name not in ("nanmax", "nanmin"):
+    if skip_nan and not name.startswith("nan"):
         parts.append("skip_nan=True")
     if dtype is not None:
         parts.append(f"dtype={short(dtype)}")
@@ -117,7 +117,10 @@ def _warn(category, sentence):
 
 
 def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented):
-    """(expression, warning or None), for all calls with these arguments."""
+    """(expression, warning or None, sentence or None), for all calls with these arguments.
+
+    The sentence is the warning that is due if too few elements of a line count, which only the
+    values can tell."""
     is_torch = type(x).__module__.partition(".")[0] == "torch"
     axes = _axes_of(x, axis, name in SCANS)
     if parameter is None:
@@ -125,10 +128,17 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented
     else:
         parameter = parameter if isinstance(parameter, int) else float(parameter)
     n = folded(x.shape, axes)
-    warning = None if masked or skip_nan or segmented else _warning(name, n, parameter, is_torch)
-    if name in VARIANCES and not masked and not skip_nan and not segmented:
-        parameter = min(parameter, n)  # the divisor is never below 0, as in NumPy
     given = _dtype_name(x.dtype)
+    skip_nan = skip_nan and "float" in given
+    warning = sentence = None
+    if not segmented and (masked or skip_nan):
+        sentence = _OF_FEW.get(name) if type(x).__module__ == "numpy" else None
+        if sentence and skip_nan and name in VARIANCES:
+            sentence += "."  # as NumPy's nanvar has it
+    elif not segmented:
+        warning = _warning(name, n, parameter, is_torch)
+    if name in VARIANCES and not segmented:
+        parameter = min(parameter, n)  # the divisor is never below 0, as in NumPy
     if is_torch:
         has_64_bits = True
     else:
@@ -137,7 +147,7 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented
     dtype = result_dtype(name, given, dtype, is_torch, has_64_bits)
     cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as in torch
     line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast, segmented)
-    return _expression_of(line)[0], warning
+    return _expression_of(line)[0], warning, sentence
 
 
 def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None, segments=(None, None, None)):
@@ -163,7 +173,7 @@ def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dt
             kept.clear()
         if key is not None:
             kept[key] = found
-    expression, warning = found
+    expression, warning, sentence = found
     if warning is not None:
         _warn(*warning)
     inputs = (x,) if mask is None else (x, mask)
@@ -174,8 +184,8 @@ def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dt
         return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
     if type(y) is list:
         y = tuple(y)
-    if skip_nan and offsets is None and type(x).__module__ == "numpy":
-        _warn_of_nothing(name, x, axis, mask, y)
+    if sentence is not None:
+        _warn_of_few(sentence, name, x, axis, parameter, mask, skip_nan, y)
     return y
 
 
@@ -188,17 +198,19 @@ def _is_foreign(x):
     return kind not in (torch.Tensor, torch.nn.Parameter) or not _builtins.all(type(n) is int for n in x.shape)
 
 
-_OF_NOTHING = {"nanmax": "All-NaN slice encountered", "nanmin": "All-NaN slice encountered", "mean": "Mean of empty slice",
-               "var": "Degrees of freedom <= 0 for slice.", "std": "Degrees of freedom <= 0 for slice."}
+_OF_FEW = {"nanmax": "All-NaN slice encountered", "nanmin": "All-NaN slice encountered", "mean": "Mean of empty slice",
+           **{name: "Degrees of freedom <= 0 for slice" for name in ("var", "std", "var_mean", "std_mean")}}
 
 
-def _warn_of_nothing(name, x, axis, mask, y):
-    """Warns as NumPy does if all elements of a line are NaN. A NaN result alone does not show that:
-    it may also come from infinities."""
-    sentence = _OF_NOTHING.get(name)
-    if sentence is None or x.dtype.kind != "f" or not (y != y).any():
+def _warn_of_few(sentence, name, x, axis, parameter, mask, skip_nan, y):
+    """Warns as NumPy does if no element of a line counts, or for a variance no more than the
+    correction. A result that is not finite does not show that alone: it may also come from
+    infinities."""
+    numpy = _sys.modules["numpy"]
+    if numpy.isfinite(y[0] if isinstance(y, tuple) else y).all():
         return
-    if not _call("any", x == x, axis, None, None, mask).all():
+    counts = x == x if skip_nan else numpy.broadcast_to(True, x.shape)
+    if (_call("count_nonzero", counts, axis, None, None, mask) <= (parameter or 0)).any():
         _warn(RuntimeWarning, sentence)
 
 

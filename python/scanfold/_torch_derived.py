@@ -22,15 +22,17 @@ _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, 
 # ---------------------------------------------------------------------------------------------------------------
 def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None):
     """One of the functions of _derived.py, called through torch's dispatcher."""
-    if offsets is not None:
-        return ops._torch_segments.made(name, x, axis, parameter, None, _mask(x, mask, skip_nan), None, None, dtype, out, offsets)
-    if _is_foreign(x) or _is_foreign(mask):
+    if offsets is None and (_is_foreign(x) or _is_foreign(mask)):
         spelled = {"ord": parameter} if name == "norm" else {"correction": parameter}
         if name not in _derived.VARIANCES | {"norm"}:
             spelled = {}
         if name not in ("nanmax", "nanmin"):
             spelled["skip_nan"] = skip_nan
         return _handed_over(name, x, axis=axis, keepdim=keepdim, mask=mask, dtype=dtype, out=out, **spelled)
+    nan = "nan" if skip_nan else ""  # not only a mask: it makes variances of too few elements NaN
+    if offsets is not None:
+        name = nan + name if name in ("var", "std") else name
+        return ops._torch_segments.made(name, x, axis, parameter, None, _mask(x, mask, skip_nan), None, None, dtype, out, offsets)
     _refuse_nested(x=x, mask=mask, out=out)
     dtype, mask = _dtype(dtype), _mask(x, mask, skip_nan)
     if name in _derived.SCANS:
@@ -44,8 +46,9 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
             there = _fold_op(mask.expand(x.shape), "max", axes, keepdim)
             y = torch.where(there, y, torch.full((), math.nan, dtype=y.dtype, device=y.device))
     elif name in ("var_mean", "std_mean"):
-        y = tuple(torch.ops.scanfold.derived(x, one, axes, keepdim, parameter, mask, dtype) for one in (name[:3], "var_mean"))
+        y = tuple(torch.ops.scanfold.derived(x, one, axes, keepdim, parameter, mask, dtype) for one in (nan + name[:3], "var_mean"))
     else:
+        name = nan + name if name in ("var", "std") else name
         y = torch.ops.scanfold.derived(x, name, axes, keepdim, parameter, mask, dtype)
     if out is None:
         return y
@@ -102,7 +105,7 @@ def _made(name, x, dtype):
 
 def _kernel(x, name, axes, keepdim, parameter, mask, dtype):
     made = _made(name, x, dtype)
-    if name in _derived.VARIANCES and mask is None:
+    if name in _derived.VARIANCES:
         parameter = min(parameter, float(_derived.folded(x.shape, axes)))
     fixed = name in _derived.FIXED
     expression = _expression(name, tuple(axes), keepdim, parameter, mask is not None, None if fixed else _short(made),
@@ -124,9 +127,9 @@ def _fake(x, name, axes, keepdim, parameter, mask, dtype):
 # ---------------------------------------------------------------------------------------------------------------
 def _setup(ctx, inputs, output):
     x, name, axes, keepdim, parameter, mask, dtype = inputs
-    ctx.save_for_backward(x, mask, output if name in ("std", "norm") else None)
+    ctx.save_for_backward(x, mask, output if name in ("std", "nanstd", "norm") else None)
     ctx.save_for_forward(mask)
-    ctx.name, ctx.keepdim, ctx.parameter, ctx.dtype = name, keepdim, parameter, dtype
+    ctx.name, ctx.keepdim, ctx.parameter, ctx.dtype = name.removeprefix("nan"), keepdim, parameter, dtype
     ctx.axes = [a % max(x.dim(), 1) for a in axes] if x.dim() else []
     if not output.dtype.is_floating_point:
         ctx.mark_non_differentiable(output)

@@ -187,7 +187,8 @@ static int32_t not_a_number(sf_ir *ir, const sf_derivation *d, sf_dt dt)
  * The variance in f64. Over all elements it takes one read: with d the distance of each element to
  * the first one, it is (sum(d * d) - sum(d)^2 / n) / (n - correction). Rounding may make this
  * slightly negative; then it is 0. With a mask, the first element may be masked out. So the mean is
- * computed first, and a second read computes the distances to it.
+ * computed first, and a second read computes the distances to it. Where no more elements count than
+ * the correction, the divisor is 0; where NaN are skipped it is NaN, as for NumPy's nanvar.
  */
 static int32_t variance(sf_ir *ir, const sf_derivation *d)
 {
@@ -205,7 +206,9 @@ static int32_t variance(sf_ir *ir, const sf_derivation *d)
                 squares = with_number(ir, SF_CODE_MAXIMUM, squares, 0);
         }
         int32_t freedom = with_number(ir, SF_CODE_SUB, n, d->correction);
-        if (d->mask || d->offsets || sf_derived_scans(d->what))
+        if (d->skips_nan)
+                freedom = sf_ir_map(ir, SF_CODE_WHERE, SF_DT_F64, with_number(ir, SF_CODE_GT, freedom, 0), freedom, sf_ir_number(ir, SF_DT_F64, NAN));
+        else if (d->mask || d->offsets || sf_derived_scans(d->what))
                 freedom = with_number(ir, SF_CODE_MAXIMUM, freedom, 0);
         else
                 freedom = sf_ir_number(ir, SF_DT_F64, (double)length_of(ir, d) - d->correction);
@@ -292,7 +295,7 @@ static int32_t make_all(sf_ir *ir, const sf_derivation *d)
 static int32_t make_nan_extreme(sf_ir *ir, const sf_derivation *d)
 {
         const int32_t most = reduce(ir, d, d->what == SF_NANMAX ? SF_MAX : SF_MIN, d->x, d->mask, d->acc, d->dt);
-        if (!sf_ir_is_real(ir, d->x)) /* none of them is NaN, and an integer result could not say so */
+        if (!d->skips_nan) /* none of them is NaN, and an integer result could not say so */
                 return most;
         sf_derivation counts = *d; /* the mask has those that are not NaN */
         counts.x = d->mask;

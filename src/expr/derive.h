@@ -18,6 +18,7 @@ typedef struct sf_derivation {
         int64_t segments;
         uint64_t axes;
         bool reverse;
+        bool skips_nan; /* of reals: the mask has those that are not NaN */
         sf_dt dt, acc; /* of the result; of the accumulator */
         double correction, order;
         int32_t weight, bias; /* 0: none; they broadcast to x */

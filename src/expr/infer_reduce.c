@@ -111,7 +111,8 @@ sf_status sf_infer_derived(sf_inference *in, const sf_node *n, int32_t x, sf_mea
 {
         sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
         SF_TRY(sf_derived_dtypes(in->ir->ctx, &d, sf_ir_at(in->ir, x)->dt, sf_dt_find(n->dtype), n->accumulator));
-        SF_TRY(infer_mask(in, n, n->skip_nan || sf_derived_takes(n->derived, SF_SKIPS_NAN), x, &d.mask));
+        d.skips_nan = (n->skip_nan || sf_derived_takes(n->derived, SF_SKIPS_NAN)) && sf_ir_is_real(in->ir, x);
+        SF_TRY(infer_mask(in, n, d.skips_nan, x, &d.mask));
         SF_TRY(sf_infer_axes(in, n, x, &d.axes));
         SF_TRY(infer_offsets(in, n, x, d.axes, &d.offsets, &d.segments));
         SF_TRY(infer_beside(in, "weight", n->weight, x, d.axes, &d.weight));

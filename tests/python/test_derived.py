@@ -1,6 +1,7 @@
 """mean, var, norm, any and similar functions, and skip_nan: compared with NumPy's and torch's
 own functions."""
 import itertools
+import math
 import warnings
 
 import numpy as np
@@ -136,6 +137,86 @@ def test_of_nothing(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert mine(empty.T, 1).shape == (0,)
+
+
+@host
+@pytest.mark.parametrize("skip_nan", [False, True])
+@pytest.mark.parametrize("ddof", [0, 1, 2.5, 4, 5, 100])
+@pytest.mark.parametrize("name", ["mean", "var", "std", "var_mean", "std_mean"])
+def test_lines_of_few(name, ddof, skip_nan):
+    """Values and warnings where a mask, or NaN, leaves no more elements than the correction."""
+    x = np.arange(20.0).reshape(5, 4)
+    mask = np.arange(4) < np.array([0, 1, 2, 3, 4])[:, None]
+    if skip_nan:
+        x, mask = np.where(mask, x, np.nan), None
+    options = {} if name == "mean" else {"ddof": ddof}
+    right = getattr(np, name.partition("_")[0])
+    for rows in (slice(None), slice(4, 5), slice(2, 5), slice(0, 0)):
+        given, where = x[rows], None if mask is None else mask[rows]
+        with warnings.catch_warnings(record=True) as theirs, np.errstate(all="ignore"):
+            warnings.simplefilter("always")
+            if skip_nan:
+                expected = getattr(np, "nan" + name.partition("_")[0])(given, axis=1, **options)
+            else:
+                expected = right(given, axis=1, where=where, **options)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            y = getattr(scanfold, name)(given, 1, mask=where, skip_nan=skip_nan, **options)
+        np.testing.assert_allclose(y[0] if isinstance(y, tuple) else y, expected, rtol=1e-12)
+        assert [str(w.message) for w in seen] == [str(w.message) for w in theirs] and all(w.filename == __file__ for w in seen)
+
+
+@host
+def test_infinite_results_alone_are_no_few_elements():
+    x = np.array([[1, np.inf, np.nan], [2, 3, np.nan]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(scanfold.nanvar(x, 1)[0]) and np.isinf(scanfold.nanmean(x, 1)[0]) and np.isnan(scanfold.mean(x, 1, mask=x == x)[0]) == 0
+
+
+@host
+@pytest.mark.parametrize("name", ["nanmean", "nanvar", "nanstd"])
+def test_integers_have_no_nan(name):
+    for x in (np.arange(6).reshape(2, 3), np.zeros((2, 0), int)):
+        with warnings.catch_warnings(record=True) as seen, np.errstate(all="ignore"):
+            warnings.simplefilter("always")
+            y, right = getattr(scanfold, name)(x, 1), getattr(np, name)(x, axis=1)
+        messages = {str(w.message) for w in seen if "encountered" not in str(w.message)}
+        np.testing.assert_allclose(y, right)
+        assert len(messages) == (x.size == 0)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_few_elements_everywhere(torch, device, name, masked):
+    """The same values from torch's dispatcher, with gradients, under vmap, in segments and in JAX."""
+    x = torch.tensor([[1.0, 2, 4, 7], [1, 2, 4, 4], [5, 4, 4, 4], [9, 9, 1, 1]], dtype=torch.float64)
+    keep = torch.tensor([4, 3, 1, 0])[:, None] > torch.arange(4)
+    mask = keep if masked else None
+    if not masked and name.startswith("nan"):
+        x = torch.where(keep, x, math.nan)
+    for correction in (1, 3, 9):
+        options = {"correction": correction, "mask": None if mask is None else mask.to(device)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            right = getattr(scanfold, name)(x.numpy(), 1, correction=correction, mask=None if mask is None else mask.numpy())
+            here = x.to(device)
+            recorded = getattr(scanfold, name)(here.clone().requires_grad_(), 1, **options).detach()
+            assert np.array_equal(recorded.cpu().numpy(), right, equal_nan=True)
+            assert np.array_equal(getattr(scanfold, name)(here, 1, **options).cpu().numpy(), right, equal_nan=True)
+            if hasattr(torch, "func"):
+                row = torch.func.vmap(lambda v, m: getattr(scanfold, name)(v, 0, correction=correction, mask=m if masked else None))
+                assert np.array_equal(row(here, keep.to(device)).cpu().numpy(), right, equal_nan=True)
+            offsets = torch.arange(0, 17, 4, device=device)
+            flat = {**options, "offsets": offsets, "mask": None if mask is None else options["mask"].reshape(-1)}
+            ragged = getattr(scanfold, name)(here.reshape(-1).requires_grad_(), 0, **flat).detach()
+            np.testing.assert_allclose(ragged.cpu().numpy(), right)
+        if masked or name.startswith("nan"):
+            pytest.importorskip("jax", reason="JAX is not installed")
+            import scanfold.jax as sfj
+            y = getattr(sfj, name.removeprefix("nan"))(x.numpy().astype("f4"), 1, correction=correction, mask=None if mask is None else mask.numpy(),
+                                                      skip_nan=name.startswith("nan"))
+            np.testing.assert_allclose(np.asarray(y), right, rtol=1e-5)
 
 
 @host
