@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import distributed as ranks
+from . import torch as ops
 from ._dtensor import dim_of, is_dtensor, on_dtensor
 
 
@@ -118,7 +119,8 @@ def _moment(make, name, x, dim, keepdim, mask, skip_nan, dtype, group, **how):
         n = _length(name, local, held, axis, among, check, {**how, "mask": held is not None, "dtype": dtype})
         made = dtype or local.dtype
         how.update(acc=torch.float64 if torch.float64 in (local.dtype, made) else torch.float32, skips_nan=skip_nan)
-        y = make(_Folds(axis, among, replicated, held), local, n, how).to(made)
+        y = make(_Folds(axis, among, replicated, held), local, n, how)
+        y = ops._cast(y, made)
         return y if keepdim else y.squeeze(axis)
     mask = ranks._without_nan(x, mask, skip_nan)
     if is_dtensor(x):

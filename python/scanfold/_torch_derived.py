@@ -11,7 +11,7 @@ import torch
 
 from . import _derived, _scanfold
 from . import torch as ops
-from .torch import (_c_run, _check_mask, _copied, _define, _dtype, _fold_axes, _fold_op, _fold_shape, _handed_over, _is_foreign, _kept_dims,
+from .torch import (_c_run, _cast, _check_mask, _copied, _define, _dtype, _fold_axes, _fold_op, _fold_shape, _handed_over, _is_foreign, _kept_dims,
                     _known, _mapped, _mask, _on_one_device, _refuse_nested, _register, _scan_axis, _scan_op, _selected)
 
 _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, Tensor? mask, ScalarType? dtype) -> Tensor")
@@ -55,6 +55,13 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
     return tuple(map(_copied, out, y)) if isinstance(y, tuple) else _copied(out, y)
 
 
+def _divided(a, by):
+    """a / by, without a gradient where that is a division by 0 or NaN: the results there, inf and
+    NaN, do not spoil the gradients of others."""
+    none = ~(by > 0)
+    return torch.where(none, a.detach() / by, a / by.masked_fill(none, 1))
+
+
 def _scanned(name, x, axis, correction, mask, dtype):
     """cummean and cumvar, one operator after another, with the bits of the one-pass version."""
     _known_result(name, x, dtype)
@@ -69,11 +76,11 @@ def _scanned(name, x, axis, correction, mask, dtype):
     else:
         count = torch.arange(1, x.shape[axis] + 1, device=x.device).reshape(sizes).to(wide)
     if name == "cummean":
-        return (_scan_op(x, "sum", axis, mask=mask, dtype=wide) / count).to(made)
+        return _cast(_divided(_scan_op(x, "sum", axis, mask=mask, dtype=wide), count), made)
     correction = 1 if correction is None else correction
     d = x.to(wide) - x.detach().narrow(axis, 0, min(1, x.shape[axis])).to(wide)
     squares = _scan_op(d * d, "sum", axis) - _scan_op(d, "sum", axis).square() / count
-    return (squares.clamp(min=0) / (count - correction).clamp(min=0)).to(made)
+    return _cast(_divided(squares.clamp(min=0), (count - correction).clamp(min=0)), made)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -468,6 +468,33 @@ def test_gradients(torch, device, name):
         assert torch.equal(one, other.detach())
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("name", ["cumvar", "cummean"])
+def test_recorded_scans_have_the_same_bits(torch, device, name, dtype):
+    """A result of float64 is rounded once to float16 or bfloat16, recorded or mapped or not."""
+    torch.manual_seed(0)
+    kind, function = getattr(torch, dtype), getattr(scanfold, name)
+    for x in (torch.randn(300, 700, device=device).to(kind), torch.randn(300, 700, dtype=torch.float64, device=device)):
+        plain = function(x, 1, dtype=kind)
+        assert torch.equal(function(x.clone().requires_grad_(), 1, dtype=kind).detach().nan_to_num(7), plain.nan_to_num(7))
+        if hasattr(torch, "func"):
+            assert torch.equal(torch.func.vmap(lambda v: function(v, 0, dtype=kind))(x).nan_to_num(7), plain.nan_to_num(7))
+
+
+@pytest.mark.parametrize("correction", [0, 1, 2])
+def test_gradient_of_cumvar_is_that_of_var(torch, device, correction):
+    """Of every result: those of too few elements do not spoil the others."""
+    x = torch.tensor([[1.0, 2, 4, 8, 5], [3, 3, -1, 0, 2]], dtype=torch.float64, device=device)
+    for i in range(correction, 5):
+        ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+        scanfold.cumvar(ours, 1, correction=correction)[:, i].sum().backward()
+        torch.var(theirs[:, :i + 1], 1, correction=correction).sum().backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    ours = x.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: scanfold.cumvar(v, 1, correction=correction)[:, correction + 1:], ours)
+    assert torch.autograd.gradgradcheck(lambda v: scanfold.cumvar(v, 1, correction=correction)[:, correction + 1:], ours)
+
+
 def test_gradients_are_torchs(torch, device):
     x = torch.randn(6, 50, device=device) + 1e4
     for name in ("mean", "var", "std", "norm"):
