@@ -167,7 +167,7 @@ static const struct {
         {"var(x, 1, correction=4)", "x=2,3", "correction is 4, and there are 3 elements"}, {"std(x, 1)", "x=2,0", "at most their number"},
         {"var(x, correction=nan)", "x=3", "correction is nan"}, {"cumvar(x, ddof=9)", "x=3", "correction is 9"},
         {"var(i)", "i=3:i32", "var(x, dtype=f32)"}, {"norm(i)", "i=3:u8", "norm(x, dtype=f32)"}, {"cummean(b)", "b=3:bool", "cummean(x, dtype=f32)"},
-        {"mean(x, dtype=i32)", "x=3", "no real dtype"}, {"any(x, dtype=f32)", "x=3", "any is bool, whatever it is of"},
+        {"mean(x, dtype=i32)", "x=3", "mean into i32 is not supported; its result can be f16, bf16, f32 or f64"}, {"mean(x)", "x=3:i32", "mean of i32 is of no real dtype"}, {"any(x, dtype=f32)", "x=3", "any is bool, whatever it is of"},
         {"var(x, acc=f32)", "x=3", "always summed up in that"}, {"norm(x, inf)", "x=0", "norm of order inf of no elements"}, {"norm(x, nan)", "x=3", "order is NaN"},
         {"mean(x, mask=y)", "x=3 y=3", "must be bool or u8"}, {"all(x, mask=m)", "x=2,3 m=2:bool", "does not broadcast"},
         {"concat([s, s], 0)", "s=", "rank 0"}, {"s[0]", "s=", "nothing to slice"}, {"sum(i, initial=1.5)", "i=2:i32", "initial"},

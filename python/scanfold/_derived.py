@@ -62,7 +62,10 @@ def result_dtype(name, given, dtype, is_torch, has_64_bits=True):
     if dtype is not None:
         if name in FIXED:
             raise TypeError(f"{name} has no dtype: its result is of one kind, whatever x is")
-        return _dtype_name(dtype)
+        dtype = _dtype_name(dtype)
+        if "float" not in dtype and name != "sumsq":
+            raise TypeError(f"{name} into {dtype} is not supported; its result can be float16, bfloat16, float32 or float64")
+        return dtype
     if name in FIXED or "float" in given:
         return None
     if name in ("nanmax", "nanmin"):

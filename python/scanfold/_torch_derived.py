@@ -50,9 +50,7 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
     else:
         name = nan + name if name in ("var", "std") else name
         y = torch.ops.scanfold.derived(x, name, axes, keepdim, parameter, mask, dtype)
-    if out is None:
-        return y
-    return tuple(map(_copied, out, y)) if isinstance(y, tuple) else _copied(out, y)
+    return y if out is None else _copied(out, y)
 
 
 def _divided(a, by):
@@ -195,7 +193,7 @@ def _norm_backward(v, y, g, p, axes, mask):
     if p == 2:
         return v * (g / y).masked_fill(y == 0, 0)
     if math.isinf(p):
-        came = (v.abs() == y) | y.isnan()
+        came = (v.abs() == y) | (v.isnan() & y.isnan())
         if mask is not None:
             came = came & mask.bool()
         share = came.sum(axes, keepdim=True) if axes else came

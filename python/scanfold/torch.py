@@ -333,12 +333,23 @@ def _dtype(dtype, out=None):
     return dtype if isinstance(dtype, torch.dtype) else getattr(torch, name(dtype))
 
 
-def _copied(out, y):
+def _checked(out, y):
     if torch.is_grad_enabled() and (y.requires_grad or out.requires_grad):
         raise RuntimeError("out= cannot be recorded by autograd: leave it out, or call under torch.no_grad()")
     _on_one_device(y, out=out)
     if out.shape != y.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the result has {tuple(y.shape)}")
+
+
+def _copied(out, y):
+    """y in `out`; or several results in as many arrays, which are checked before one is written."""
+    if isinstance(y, tuple):
+        if not isinstance(out, (tuple, list)) or len(out) != len(y):
+            raise TypeError(f"out is {type(out)}; for {len(y)} results a tuple of {len(y)} tensors is expected")
+        for one, result in zip(out, y):
+            _checked(one, result)
+        return tuple(one.copy_(result) for one, result in zip(out, y))
+    _checked(out, y)
     return out.copy_(y)
 
 
@@ -453,7 +464,8 @@ def _fold_shape(x, axes, keepdim):
 def _fold_fake(x, op, axes, keepdim, reverse, mask, initial, dtype):
     made, shape = _fake_dtype(x, op, mask, initial, dtype), _fold_shape(x, axes, keepdim)
     if op in ("max", "min", *INDICES) and initial is None and _is_empty(x.shape) and not _is_empty(shape):
-        raise ValueError(f"{op} of no elements has no value; give an initial one, or fold axes that are not empty")
+        instead = "" if op in INDICES else "give an initial one, or "
+        raise ValueError(f"{op} of no elements has no value; {instead}fold axes that are not empty")
     return x.new_empty(shape, dtype=made)
 
 

@@ -451,6 +451,8 @@ sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf
         const bool real = result == REAL || result == WIDE;
         const sf_op op = result == EXTREME ? SF_MAX : SF_SUM;
         d->dt = asked != SF_DT_COUNT ? asked : real ? x : sf_usual_result(op, x);
+        if (real && asked != SF_DT_COUNT && sf_dtypes[asked].kind != SF_KIND_REAL)
+                return sf_fail(ctx, SF_UNSUPPORTED, "%s into %s is not supported; its result can be f16, bf16, f32 or f64", name, sf_dtypes[asked].name);
         if (real && sf_dtypes[d->dt].kind != SF_KIND_REAL)
                 return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s is of no real dtype; say what it should be, such as %s(x, dtype=f32)", name,
                                sf_dtypes[x].name, name);

@@ -362,7 +362,9 @@ def test_refusals():
                               (lambda: scanfold.mean(x, mask=np.ones(3, bool)), ValueError, "does not broadcast"),
                               (lambda: scanfold.mean(x, 0, dim=1), TypeError, "two names of one argument"),
                               (lambda: scanfold.norm(x, np.nan), ValueError, "order is NaN"),
-                              (lambda: scanfold.mean(x, dtype="i4"), TypeError, "no real dtype")):
+                              (lambda: scanfold.mean(x, dtype="i4"), TypeError, "^mean into int32 is not supported; its result can be float16, bfloat16, float32 or float64$"),
+                              (lambda: scanfold.cummean(x, 1, dtype="bool"), TypeError, "^cummean into bool is not supported"),
+                              (lambda: scanfold.softmax(x, 1, dtype="u1"), TypeError, "^softmax into uint8 is not supported")):
         with pytest.raises(error, match=says):
             call()
 
@@ -502,6 +504,17 @@ def test_gradients_are_torchs(torch, device):
         torch_pairs(torch)[name](theirs, dim=1).sum().backward()
         mine(name, ours, 1).sum().backward()
         torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("ord", [np.inf, -np.inf, 2, 1, 0, 3, 1.5, 0.5])
+def test_gradients_of_special_norms_are_torchs(torch, device, ord):
+    nan, inf = math.nan, math.inf
+    for row in ([nan, 1, -2], [1, nan, -nan], [nan] * 3, [inf, -inf, 1], [inf, nan, 1], [0.0, 0, 0], [-2.0, 2, 1], [0.0, -0.0, 1], [0.0, 3, -4]):
+        ours, theirs = (torch.tensor(row, dtype=torch.float64, device=device, requires_grad=True) for _ in range(2))
+        scanfold.norm(ours, ord, 0).backward()
+        torch.linalg.vector_norm(theirs, ord, 0).backward()
+        right = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad  # of order 0 torch has none
+        torch.testing.assert_close(ours.grad, right, equal_nan=True)
 
 
 def test_nan_has_no_gradient(torch, device):
