@@ -31,7 +31,8 @@ def short(dtype):
     return dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
-def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, segmented=False):
+def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, segmented=False, reverse=False,
+         exclusive=False):
     """The call in the notation.
 
     `parameter` is a variance's correction or a norm's order. If dtype is None, the notation's
@@ -51,6 +52,7 @@ def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, se
         parts.append("offsets=offsets")
     if skip_nan and not name.startswith("nan"):
         parts.append("skip_nan=True")
+    parts += [f"{option}=True" for option, given in (("reverse", reverse), ("exclusive", exclusive)) if given]
     if dtype is not None:
         parts.append(f"dtype={short(dtype)}")
     return f"{name}({', '.join(parts)})" + (f".astype({short(cast)})" if cast else "")
@@ -119,7 +121,7 @@ def _warn(category, sentence):
     _warnings.warn(sentence, category, stacklevel=level)
 
 
-def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented):
+def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented, way):
     """(expression, warning or None, sentence or None), for all calls with these arguments.
 
     The sentence is the warning that is due if too few elements of a line count, which only the
@@ -149,29 +151,31 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented
         has_64_bits = asks(x)
     dtype = result_dtype(name, given, dtype, is_torch, has_64_bits)
     cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as in torch
-    line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast, segmented)
+    line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast, segmented, *way)
     return _expression_of(line)[0], warning, sentence
 
 
-def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None, segments=(None, None, None)):
+def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None, segments=(None, None, None),
+          way=(False, False)):
+    """`way` is (reverse, exclusive) of a scan."""
     if _package._without_torch:
         _package._look_for_torch()
     offsets = _segments.offsets(x, axis, *segments, name not in SCANS)
     if _package._compiling():
-        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets, way)
     if isinstance(axis, list):
         axis = tuple(axis)
     kept = _chosen.stack[-1]._derived
     try:
-        key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype, offsets is None
+        key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype, offsets is None, way
         found = kept.get(key)
     except (AttributeError, TypeError):  # x is not an array, or an argument is not hashable
         key = found = None
     if found is None:
         if _by_torch is not None and _is_foreign(x):
-            return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
+            return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets, way)
         _dims(x)
-        found = _made(name, x, axis, keepdims, parameter, mask is not None, skip_nan, dtype, offsets is not None)
+        found = _made(name, x, axis, keepdims, parameter, mask is not None, skip_nan, dtype, offsets is not None, way)
         if len(kept) >= _KEPT:
             kept.clear()
         if key is not None:
@@ -184,7 +188,7 @@ def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dt
         inputs += (offsets,)
     y = _scanfold.expression_try(expression, inputs, 0) if out is None else _scanfold.expression_call(expression, inputs, out)
     if type(y) is int:
-        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets, way)
     if type(y) is list:
         y = tuple(y)
     if sentence is not None:
@@ -305,7 +309,8 @@ std_mean = _variance("std_mean", """The standard deviation and the mean over one
     """)
 
 
-def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None, reset=None):
+def cummean(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
+            reset=None):
     """The mean of all elements so far, along an axis.
 
     Only the elements that mask and skip_nan leave count. Before the first of them the mean is NaN.
@@ -315,11 +320,14 @@ def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, ou
     array([1., 2., 2.])
     """
     axis = axis if dim is None else _one(axis, dim, "axis and dim")
-    return _call("cummean", x, axis, False, None, mask, skip_nan, dtype, out, (offsets, lengths, reset))
+    return _call("cummean", x, axis, False, None, mask, skip_nan, dtype, out, (offsets, lengths, reset), (bool(reverse), bool(exclusive)))
 
 
-def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
+def cumvar(x, axis=None, *, dim=None, reverse=False, exclusive=False, correction=None, ddof=None, mask=None, skip_nan=False, dtype=None, out=None,
+           offsets=None, lengths=None, reset=None):
     """The variance of all elements so far, along an axis.
+
+    Only the elements that mask and skip_nan leave count. Before the first of them it is NaN.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumvar(np.array([1., 3., 5.]))
@@ -328,7 +336,7 @@ def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, ou
     if ddof is not None:
         correction = _one(correction, ddof, "correction and ddof")
     axis = axis if dim is None else _one(axis, dim, "axis and dim")
-    return _call("cumvar", x, axis, False, correction, None, False, dtype, out, (offsets, lengths, reset))
+    return _call("cumvar", x, axis, False, correction, mask, skip_nan, dtype, out, (offsets, lengths, reset), (bool(reverse), bool(exclusive)))
 
 
 def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,

@@ -182,7 +182,8 @@ def _derived_call(name, given):
     if name in _derived.VARIANCES and offsets is None:
         parameter = min(parameter, _derived.folded(x.shape, axes))
     dtype = _derived.result_dtype(name, _dtype_name(x.dtype), given.get("dtype"), False, _has_64_bits())
-    text = _derived.text(name, axes, given.get("keepdims"), parameter, mask is not None, False, dtype, segmented=offsets is not None)
+    text = _derived.text(name, axes, given.get("keepdims"), parameter, mask is not None, name == "cumvar" and given.get("skip_nan"), dtype,
+                         segmented=offsets is not None, reverse=given.get("reverse"), exclusive=given.get("exclusive"))
     return computed(text, x=x, mask=mask, offsets=offsets)
 
 

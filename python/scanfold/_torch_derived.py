@@ -20,7 +20,7 @@ _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, 
 # ---------------------------------------------------------------------------------------------------------------
 # What _derived.py calls
 # ---------------------------------------------------------------------------------------------------------------
-def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None):
+def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None, way=(False, False)):
     """One of the functions of _derived.py, called through torch's dispatcher."""
     if offsets is None and (_is_foreign(x) or _is_foreign(mask)):
         spelled = {"ord": parameter} if name == "norm" else {"correction": parameter}
@@ -28,6 +28,7 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
             spelled = {}
         if name not in ("nanmax", "nanmin"):
             spelled["skip_nan"] = skip_nan
+        spelled.update((option, True) for option, given in zip(("reverse", "exclusive"), way) if given)
         return _handed_over(name, x, axis=axis, keepdim=keepdim, mask=mask, dtype=dtype, out=out, **spelled)
     nan = "nan" if skip_nan else ""  # not only a mask: it makes variances of too few elements NaN
     if offsets is not None:
@@ -36,7 +37,7 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
     _refuse_nested(x=x, mask=mask, out=out)
     dtype, mask = _dtype(dtype), _mask(x, mask, skip_nan)
     if name in _derived.SCANS:
-        y = _scanned(name, x, _scan_axis(x, axis), parameter, mask, dtype)
+        y = _scanned(name, x, _scan_axis(x, axis), parameter, mask, dtype, skip_nan, *way)
         return y if out is None else _copied(out, y)
     axes = _fold_axes(x, axis) if x.dim() else []
     parameter = float(1 if parameter is None else parameter)  # torch's default correction is 1
@@ -60,25 +61,34 @@ def _divided(a, by):
     return torch.where(none, a.detach() / by, a / by.masked_fill(none, 1))
 
 
-def _scanned(name, x, axis, correction, mask, dtype):
+def _scanned(name, x, axis, correction, mask, dtype, skip_nan, reverse, exclusive):
     """cummean and cumvar, one operator after another, with the bits of the one-pass version."""
     _known_result(name, x, dtype)
     made = x.dtype if dtype is None else dtype
     wide = torch.float64 if torch.float64 in (x.dtype, made) or name == "cumvar" else torch.float32
     if x.dim() == 0:
-        return _scanned(name, x.reshape(1), 0, correction, mask, dtype).reshape(())
+        mask = None if mask is None else mask.reshape(1)
+        return _scanned(name, x.reshape(1), 0, correction, mask, dtype, skip_nan, reverse, exclusive).reshape(())
     sizes = [1] * x.dim()
     sizes[axis] = x.shape[axis]
-    if mask is not None:
-        count = _scan_op(mask.bool().expand(x.shape), "sum", axis).to(wide)
-    else:
-        count = torch.arange(1, x.shape[axis] + 1, device=x.device).reshape(sizes).to(wide)
+    counts = torch.ones(sizes, dtype=torch.bool, device=x.device) if mask is None else mask.bool().expand(x.shape)
+    count = _scan_op(counts, "sum", axis, reverse, exclusive).to(wide)
     if name == "cummean":
-        return _cast(_divided(_scan_op(x, "sum", axis, mask=mask, dtype=wide), count), made)
+        return _cast(_divided(_scan_op(x, "sum", axis, reverse, exclusive, mask, dtype=wide), count), made)
     correction = 1 if correction is None else correction
-    d = x.to(wide) - x.detach().narrow(axis, 0, min(1, x.shape[axis])).to(wide)
-    squares = _scan_op(d * d, "sum", axis) - _scan_op(d, "sum", axis).square() / count
-    return _cast(_divided(squares.clamp(min=0), (count - correction).clamp(min=0)), made)
+    if mask is None:
+        n = x.shape[axis]
+        first = x.detach().narrow(axis, n - 1 if reverse and n else 0, min(1, n)).to(wide)
+    else:
+        is_first = _scan_op(counts, "sum", axis, reverse) == 1
+        first = _fold_op(torch.where(is_first, x.detach().to(wide), 0), "sum", [axis], True, reverse, mask)
+    d = _selected(mask, x.to(wide) - first, 0)
+    squares, total = (_scan_op(v, "sum", axis, reverse, exclusive) for v in (d * d, d))
+    squares = (squares - _divided(total.square(), count)).clamp(min=0)
+    freedom = (count - correction).clamp(min=0)
+    if skip_nan and x.dtype.is_floating_point:
+        freedom = freedom.masked_fill(freedom == 0, math.nan)
+    return _cast(_divided(squares, freedom), made)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ sf_status sf_infer_spread(sf_inference *in, const sf_node *n, int32_t x, sf_mean
 
 sf_status sf_infer_derived(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result)
 {
-        sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
+        sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .exclusive = n->exclusive, .correction = n->correction, .order = n->order, .eps = n->eps};
         SF_TRY(sf_derived_dtypes(in->ir->ctx, &d, sf_ir_at(in->ir, x)->dt, sf_dt_find(n->dtype), n->accumulator));
         d.skips_nan = (n->skip_nan || sf_derived_takes(n->derived, SF_SKIPS_NAN)) && sf_ir_is_real(in->ir, x);
         SF_TRY(infer_mask(in, n, d.skips_nan, x, &d.mask));

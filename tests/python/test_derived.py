@@ -1,5 +1,6 @@
 """mean, var, norm, any and similar functions, and skip_nan: compared with NumPy's and torch's
 own functions."""
+import importlib.util
 import itertools
 import math
 import warnings
@@ -304,6 +305,82 @@ def test_scans():
 
 
 @host
+def test_infinities_in_var_mean():
+    """As docs/expressions.md has it."""
+    inf = np.inf
+    for name in ("var_mean", "std_mean"):
+        v, mean = getattr(scanfold, name)(np.array([[inf, 1, 2], [1, inf, 2], [1, -inf, 2], [1, 2, 3]]), 1)
+        assert np.isnan(v[:3]).all() and np.isnan(mean[0]) and mean[1:].tolist() == [inf, -inf, 2]
+        assert scanfold.var_mean(np.array([inf, 1, 2]), mask=np.ones(3, bool))[1] == inf == scanfold.mean(np.array([inf, 1, 2]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("reverse, exclusive", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("how", ["all", "mask", "skip_nan", "both"])
+def test_scans_of_some(torch, device, dtype, reverse, exclusive, how):
+    """Each result beside NumPy's of the elements before it; torch's dispatcher, vmap and segments give the same bits."""
+    x = (with_nan if how in ("skip_nan", "both") else some)((3, 60), "float32", 3).astype(dtype)
+    mask = np.random.default_rng(5).random((3, 60)) < 0.6 if how in ("mask", "both") else None
+    if mask is not None:
+        mask[:, :4], mask[:, -3:] = False, False
+        x[1, ~mask[1]] = np.nan
+    options = {"skip_nan": how in ("skip_nan", "both"), "reverse": reverse, "exclusive": exclusive}
+    kept = ~np.isnan(x) if mask is None else mask & ~np.isnan(x)
+    for name in ("cummean", "cumvar"):
+        function, more = getattr(scanfold, name), {"correction": 1} if name == "cumvar" else {}
+        y = function(x, 1, mask=mask, **options, **more)
+        right = np.full(x.shape, np.nan)
+        for r, i in np.ndindex(x.shape):
+            begin, end = (i + exclusive, 60) if reverse else (0, i + 1 - exclusive)
+            values = x[r, begin:end][kept[r, begin:end]].astype("f8")
+            if len(values) > (name == "cumvar"):
+                right[r, i] = np.mean(values) if name == "cummean" else np.var(values, ddof=1)
+        close(y, right, dtype)
+        here, m = torch.from_numpy(x).to(device), None if mask is None else torch.from_numpy(mask).to(device)
+        expected = torch.from_numpy(y).nan_to_num(7)
+
+        def same(z):
+            assert torch.equal(z.detach().cpu().nan_to_num(7), expected)
+        same(function(here, 1, mask=m, **options, **more))
+        recorded = here.clone().requires_grad_()
+        z = function(recorded, 1, mask=m, **options, **more)
+        same(z)
+        z[~z.isnan()].sum().backward()
+        assert not recorded.grad.isnan().any()
+        if hasattr(torch, "func"):
+            if m is None:
+                same(torch.func.vmap(lambda v: function(v, 0, **options, **more))(here))
+            else:
+                same(torch.func.vmap(lambda v, k: function(v, 0, mask=k, **options, **more))(here, m))
+        offsets = np.array([0, 60, 120, 180])
+        flat = function(x.reshape(-1), 0, mask=None if mask is None else mask.reshape(-1), offsets=offsets, **options, **more).reshape(3, 60)
+        np.testing.assert_array_equal(flat, y)
+        if dtype == "float32" and importlib.util.find_spec("jax"):
+            import scanfold.jax as sfj
+            import jax
+            given = (x,) if mask is None else (x, mask)
+            made = jax.jit(lambda v, k=None: getattr(sfj, name)(v, axis=1, mask=k, **options, **more))(*given)
+            np.testing.assert_array_equal(np.asarray(made), y)
+
+
+def test_gradients_of_masked_scans(torch, device):
+    x = torch.randn(3, 7, dtype=torch.float64, device=device).requires_grad_()
+    mask = torch.tensor([0, 1, 1, 0, 1, 1, 1], dtype=torch.bool, device=device)
+    for options in ({}, {"reverse": True}, {"exclusive": True}):
+        begin, end = (0, 5) if options == {"reverse": True} else (3, 7)
+        for f in (lambda v: scanfold.cumvar(v, 1, mask=mask, correction=0, **options)[:, begin:end],
+                  lambda v: scanfold.cummean(v, 1, mask=mask, **options)[:, begin:end]):
+            assert torch.autograd.gradcheck(f, x) and torch.autograd.gradgradcheck(f, x)
+    holes = torch.where(mask, x.detach(), math.nan).requires_grad_()
+    y = scanfold.cumvar(holes, 1, skip_nan=True)
+    y[:, -1].sum().backward()
+    whole = x.detach()[:, mask].requires_grad_()
+    torch.var(whole, 1).sum().backward()
+    torch.testing.assert_close(holes.grad[:, mask], whole.grad)
+    assert not holes.grad[:, ~mask].any()
+
+
+@host
 def test_specials():
     x = np.array([[1, np.inf, 2], [np.nan, 0, 0], [-0.0, 0.0, -0.0], [-np.inf, 1, np.inf]], "f4")
     with warnings.catch_warnings():
@@ -563,13 +640,14 @@ def test_traced(torch, device):
     assert torch.equal(graph(x), scanfold.var(x, 1, correction=0))
 
 
-@pytest.mark.parametrize("name", ["mean", "var", "norm", "any"])
+@pytest.mark.parametrize("name", ["mean", "var", "std", "var_mean", "nanvar", "nanstd", "sumsq", "norm", "any", "all", "count_nonzero"])
 def test_opcheck(torch, device, name):
     if not hasattr(torch.library, "opcheck"):
         pytest.skip("torch.library.opcheck begins with 2.4")
     import scanfold.torch  # noqa: F401
-    x = torch.randn(4, 5, device=device, requires_grad=name != "any")
+    x = torch.randn(4, 5, device=device, requires_grad=name not in ("any", "all", "count_nonzero"))
     mask = torch.rand(4, 5, device=device) < 0.7
+    mask[:, :3] = True  # no variance of too few: opcheck takes NaN for a difference
     for given in (None, mask):
         torch.library.opcheck(torch.ops.scanfold.derived.default, (x, name, [1], False, 2.0, given, None))
 
