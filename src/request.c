@@ -84,10 +84,13 @@ static sf_status choose_dtypes(const sf_context *ctx, const sf_request *r, const
         sf_step other;
         if (!a)
                 return sf_step_dtypes(ctx, s, r->op, x->dt, out, r->accumulator);
-        SF_TRY(sf_step_dtypes(ctx, &other, SF_SUM, a->dt, out, r->accumulator));
-        SF_TRY(sf_step_dtypes(ctx, s, SF_SUM, x->dt, out, r->accumulator));
         if (sf_dtypes[out].kind != SF_KIND_REAL)
                 return sf_fail(ctx, SF_UNSUPPORTED, "out is %s; a recurrence's must be f16, bf16, f32 or f64", sf_dtypes[out].name);
+        if (!sf_step_pair(&other, SF_SUM, a->dt, out) || !sf_step_pair(s, SF_SUM, x->dt, out))
+                return sf_fail(ctx, SF_UNSUPPORTED, "out is %s, but a is %s and b %s; a recurrence's of integers must be f32 or f64", sf_dtypes[out].name,
+                               sf_dtypes[a->dt].name, sf_dtypes[x->dt].name);
+        SF_TRY(sf_step_dtypes(ctx, &other, SF_SUM, a->dt, out, r->accumulator));
+        SF_TRY(sf_step_dtypes(ctx, s, SF_SUM, x->dt, out, r->accumulator));
         s->op = SF_RECURRENCE;
         s->acc = other.acc == SF_DT_F64 ? SF_DT_F64 : s->acc;
         return SF_OK;
@@ -215,8 +218,8 @@ sf_status sf_request_prepare(sf_context *ctx, const sf_request *r, sf_prepared *
         if (r->offsets)
                 SF_TRY(check_segments(ctx, r, p));
         if (!x->count && r->fold && !r->part && !r->offsets && !sf_op_is(r->op, SF_EMPTY) && !step->has_initial && names_an_empty_axis(x, r->axes))
-                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; give an initial one, or fold axes that are not empty",
-                               sf_op_name(r->op));
+                return sf_fail(ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; %sfold axes that are not empty",
+                               sf_op_name(r->op), sf_op_is(r->op, SF_INDEX) ? "" : "give an initial one, or ");
         step->fold = r->fold;
         step->exclusive = r->exclusive;
         step->device = r->x->device;

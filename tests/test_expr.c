@@ -122,8 +122,8 @@ static const struct {
         {"sum(x, axes=1, depth=2)", 15, "no argument depth"}, {"sum(x, 1, axis=1)", 15, "given twice"}, {"sum()", 0, "needs 1 argument"},
         {"sum(x, y)", 7, "whole number"}, {"sum(x, keepdim=2)", 15, "True or False"}, {"x.foo", 2, "no attribute"}, {"x.", 2, "method's name"},
         {"x // 2", 2, "/ is division"}, {"x % 2", 2, "there is no %"}, {"x ** 3", 2, "only ** 2"}, {"x[y]", 2, "whole number"}, {"x[..., ...]", 7, "second ..."},
-        {"cumvar(x, mask=m)", 10, "no argument mask"}, {"var(x, correction=y)", 18, "a number was expected"}, {"nansum(x, skip_nan=True)", 10, "no argument skip_nan"},
-        {"norm(x, y)", 8, "a number was expected"}, {"var_mean(x) + 1", 0, "no value to compute with"}, {"cummean(x, exclusive=True)", 11, "no argument exclusive"},
+        {"cumvar(x, keepdim=True)", 10, "no argument keepdim"}, {"var(x, correction=y)", 18, "a number was expected"}, {"nansum(x, skip_nan=True)", 10, "no argument skip_nan"},
+        {"norm(x, y)", 8, "a number was expected"}, {"var_mean(x) + 1", 0, "no value to compute with"}, {"mean(x, exclusive=True)", 8, "no argument exclusive"},
         {"x[]", 2, "subscript"}, {"x[1", 3, "close the subscript"}, {"x[0:4:0]", 0, "step is 0"}, {"1.2.3 * x", 0, "not a number"}, {"y = x", 2, "= is no operator"},
         {"x < y < z", 6, "chained"}, {"concat(x, 1)", 7, "in brackets"}, {"x.astype(3)", 9, "a dtype"}, {"f32 + x", 0, "no value"}, {"sum(None)", 0, "node 0"},
         {"x.narrow(None, 1, 2)", 9, "one axis"}, {"x.narrow((0, 1), 1, 2)", 9, "one axis"}, {"x.narrow(0, None, 2)", 12, "whole number"},
@@ -167,7 +167,7 @@ static const struct {
         {"var(x, 1, correction=4)", "x=2,3", "correction is 4, and there are 3 elements"}, {"std(x, 1)", "x=2,0", "at most their number"},
         {"var(x, correction=nan)", "x=3", "correction is nan"}, {"cumvar(x, ddof=9)", "x=3", "correction is 9"},
         {"var(i)", "i=3:i32", "var(x, dtype=f32)"}, {"norm(i)", "i=3:u8", "norm(x, dtype=f32)"}, {"cummean(b)", "b=3:bool", "cummean(x, dtype=f32)"},
-        {"mean(x, dtype=i32)", "x=3", "no real dtype"}, {"any(x, dtype=f32)", "x=3", "any is bool, whatever it is of"},
+        {"mean(x, dtype=i32)", "x=3", "mean into i32 is not supported; its result can be f16, bf16, f32 or f64"}, {"mean(x)", "x=3:i32", "mean of i32 is of no real dtype"}, {"any(x, dtype=f32)", "x=3", "any is bool, whatever it is of"},
         {"var(x, acc=f32)", "x=3", "always summed up in that"}, {"norm(x, inf)", "x=0", "norm of order inf of no elements"}, {"norm(x, nan)", "x=3", "order is NaN"},
         {"mean(x, mask=y)", "x=3 y=3", "must be bool or u8"}, {"all(x, mask=m)", "x=2,3 m=2:bool", "does not broadcast"},
         {"concat([s, s], 0)", "s=", "rank 0"}, {"s[0]", "s=", "nothing to slice"}, {"sum(i, initial=1.5)", "i=2:i32", "initial"},
@@ -603,7 +603,7 @@ static void test_create_refusals(void)
         CHECK(sf_expr_derived(graph, x, SF_VAR, &o) < 0 && strstr(sf_last_error(NULL), "initial is set"), "%s", sf_last_error(NULL));
         o.initial = (sf_scalar){0};
         o.exclusive = 1;
-        CHECK(sf_expr_derived(graph, x, SF_CUMMEAN, &o) < 0 && strstr(sf_last_error(NULL), "exclusive is set"), "%s", sf_last_error(NULL));
+        CHECK(sf_expr_derived(graph, x, SF_MEAN, &o) < 0 && strstr(sf_last_error(NULL), "exclusive is set; it is for scans"), "%s", sf_last_error(NULL));
         o.exclusive = 0;
         o.keepdim = 1;
         CHECK(sf_expr_derived(graph, x, SF_CUMVAR, &o) < 0 && strstr(sf_last_error(NULL), "keepdim is set"), "%s", sf_last_error(NULL));

@@ -144,34 +144,34 @@ class _LogFold(Protocol):
     @overload
     def __call__(self, x: _Any, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., dtype: Any = ..., out: _Out,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ..., dtype: Any = ..., out: _Out,
                  offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ..., dtype: Any = ..., out: None = ...,
                  offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: _Axes = ..., *, dim: _Axes = ...,
                  keepdims: Optional[bool] = ..., keepdim: Optional[bool] = ...,
-                 mask: Optional[_Any] = ..., dtype: Any = ..., out: None = ...,
+                 mask: Optional[_Any] = ..., skip_nan: bool = ..., dtype: Any = ..., out: None = ...,
                  offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _LogScan(Protocol):
     @overload
     def __call__(self, x: _Any, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 dtype: Any = ..., out: _Out,
+                 skip_nan: bool = ..., dtype: Any = ..., out: _Out,
                  offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Out: ...
     @overload
     def __call__(self, x: _NumPy, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 dtype: Any = ..., out: None = ...,
+                 skip_nan: bool = ..., dtype: Any = ..., out: None = ...,
                  offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, x: _Array, axis: Optional[int] = ..., *, dim: Optional[int] = ...,
                  reverse: bool = ..., exclusive: bool = ..., mask: Optional[_Any] = ...,
-                 dtype: Any = ..., out: None = ...,
+                 skip_nan: bool = ..., dtype: Any = ..., out: None = ...,
                  offsets: Optional[_Offsets] = ..., lengths: Optional[_Offsets] = ..., reset: Optional[_Any] = ...) -> _Array: ...
 
 class _Recurrence(Protocol):

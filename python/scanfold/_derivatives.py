@@ -144,6 +144,8 @@ class Fold:
 
 
 def kept(mask, v, instead=0.0):
+    """v where the mask is True. A factor of a tangent must be 0 elsewhere by itself: the gradient is
+    its product with 0, which is NaN if it is."""
     return v if mask is None else call("where", mask.differs(0), v, instead)
 
 
@@ -229,7 +231,7 @@ def _logcumsumexp(t, node):
     x, dx = t.first(node)
     y, before, mask = t.here(node.but(exclusive=None)), t.here(node.but(exclusive=True)), node.get("mask")
     y = call("where", y.same(-math.inf), 0.0, y)
-    return _recurrence_like(node, call("exp", before - y), kept(mask, call("exp", x - y) * dx))
+    return _recurrence_like(node, call("exp", before - y), kept(mask, call("exp", x - y)) * dx)
 
 
 def _prod(t, node):
@@ -262,7 +264,7 @@ def _logsumexp(t, node):
     (x, dx), fold = t.first(node), Fold(t, node)
     y = fold.each(fold.as_total(t.here(node)))
     share = call("exp", x - call("where", y.same(-math.inf), 0.0, y))
-    return fold.narrow(fold.total(dx * fold.within(share)))
+    return fold.narrow(fold.total(dx * fold.kept(fold.within(share))))
 
 
 def _mean(t, node):
@@ -272,9 +274,12 @@ def _mean(t, node):
 
 def _var(t, node):
     (x, dx), fold = t.first(node), Fold(t, node)
-    d = fold.within(x - fold.mean(x, x))
+    if node.name.startswith("nan"):
+        numbers = node.args[0].same(node.args[0])
+        fold.mask = numbers if fold.mask is None else numbers * fold.mask.differs(0)
+    d = fold.kept(fold.within(x - fold.mean(x, x)))
     made = fold.total(d * dx) * 2.0 / (fold.count(x) - float(node.get("correction", 1)))
-    return fold.narrow(made if node.name == "var" else made / (2.0 * fold.as_total(t.here(node))))
+    return fold.narrow(made if node.name.endswith("var") else made / (2.0 * fold.as_total(t.here(node))))
 
 
 def _as(rewritten):
@@ -290,7 +295,7 @@ def _norm(t, node):
     if order == 2:
         (x, dx), fold = t.first(node), Fold(t, node)
         y = fold.as_total(t.here(node))
-        return fold.narrow(call("where", y.same(0.0), 0.0, fold.total(fold.within(x) * dx) / y))
+        return fold.narrow(call("where", y.same(0.0), 0.0, fold.total(fold.kept(fold.within(x)) * dx) / y))
     name = {1: "sum", math.inf: "max", -math.inf: "min"}.get(order)
     return None if name is None else t.of(call(name, call("abs", x), **options))
 
@@ -323,7 +328,7 @@ def _norms(t, node):
     """layer_norm, rms_norm and standardize."""
     (x, dx), fold = t.first(node), Fold(t, node)
     eps = node.get("eps", 1e-5 if node.name == "layer_norm" else _STEPS[t.types.dtype(node)])
-    h, by = _standard(fold, node, fold.within(x), eps)
+    h, by = _standard(fold, node, fold.kept(fold.within(x)), eps)
     weight, bias = node.get("weight"), node.get("bias")
     made = None
     if dx is not None:
@@ -342,7 +347,7 @@ def _normalize(t, node):
     if node.get("order", 2) != 2:
         return None
     (x, dx), fold = t.first(node), Fold(t, node)
-    eps, x = node.get("eps", 1e-12), fold.within(x)
+    eps, x = node.get("eps", 1e-12), fold.kept(fold.within(x))
     norm = call("sqrt", fold.sum(x * x))
     by = call("maximum", norm, eps)
     return fold.within(fold.kept((dx - call("where", norm > eps, x * (fold.sum(dx * x) / (by * by)), 0.0)) / by))
@@ -368,8 +373,8 @@ _TANGENTS = {
     "sigmoid": _elementwise(lambda x, y, dx: y * (1.0 - y) * dx), "tanh": _elementwise(lambda x, y, dx: (1.0 - y * y) * dx),
     **{name: _linear for name in ("sum", "cumsum", "spread", "astype", "broadcast_to", "flip", "unsqueeze", "squeeze")},
     "cumprod": _cumprod, "cummax": _cumulative_extreme, "cummin": _cumulative_extreme, "logcumsumexp": _logcumsumexp,
-    "prod": _prod, "max": _extreme, "min": _extreme, "logsumexp": _logsumexp, "mean": _mean, "var": _var, "std": _var, "norm": _norm,
-    "sumsq": _as(lambda node: call("sum", call("square", node.args[0]), **dict(node.options))),
+    "prod": _prod, "max": _extreme, "min": _extreme, "logsumexp": _logsumexp, "mean": _mean, "var": _var, "std": _var, "nanvar": _var, "nanstd": _var, "norm": _norm,
+    "sumsq": _as(lambda node: call("sum", call("square", kept(node.get("mask"), node.args[0])), **dict(node.options))),
     "cummean": _as(lambda node: call("cumsum", node.args[0], **dict(node.options))
                    / call("cumsum", call("ones_like", node.args[0]), **dict(node.options))),
     "softmax": _softmax, "log_softmax": _softmax, "layer_norm": _norms, "rms_norm": _norms, "standardize": _norms, "normalize": _normalize,

@@ -19,7 +19,7 @@ _package = _sys.modules["scanfold"]
 _by_torch = None  # set by scanfold.torch: the same for tensors that need torch's dispatcher
 _KEPT = 1024      # how many calls are cached; a full cache is emptied
 
-VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar"}
+VARIANCES = {"var", "std", "var_mean", "std_mean", "cumvar", "nanvar", "nanstd"}
 SCANS = {"cummean", "cumvar"}
 LOGIC = {"any", "all"}
 # Functions whose result has the same dtype for every x.
@@ -31,7 +31,8 @@ def short(dtype):
     return dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
-def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, segmented=False):
+def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, segmented=False, reverse=False,
+         exclusive=False):
     """The call in the notation.
 
     `parameter` is a variance's correction or a norm's order. If dtype is None, the notation's
@@ -49,8 +50,9 @@ def text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast=None, se
         parts.append("mask=mask")
     if segmented:
         parts.append("offsets=offsets")
-    if skip_nan and name not in ("nanmax", "nanmin"):
+    if skip_nan and not name.startswith("nan"):
         parts.append("skip_nan=True")
+    parts += [f"{option}=True" for option, given in (("reverse", reverse), ("exclusive", exclusive)) if given]
     if dtype is not None:
         parts.append(f"dtype={short(dtype)}")
     return f"{name}({', '.join(parts)})" + (f".astype({short(cast)})" if cast else "")
@@ -62,7 +64,10 @@ def result_dtype(name, given, dtype, is_torch, has_64_bits=True):
     if dtype is not None:
         if name in FIXED:
             raise TypeError(f"{name} has no dtype: its result is of one kind, whatever x is")
-        return _dtype_name(dtype)
+        dtype = _dtype_name(dtype)
+        if "float" not in dtype and name != "sumsq":
+            raise TypeError(f"{name} into {dtype} is not supported; its result can be float16, bfloat16, float32 or float64")
+        return dtype
     if name in FIXED or "float" in given:
         return None
     if name in ("nanmax", "nanmin"):
@@ -116,8 +121,11 @@ def _warn(category, sentence):
     _warnings.warn(sentence, category, stacklevel=level)
 
 
-def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented):
-    """(expression, warning or None), for all calls with these arguments."""
+def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented, way):
+    """(expression, warning or None, sentence or None), for all calls with these arguments.
+
+    The sentence is the warning that is due if too few elements of a line count, which only the
+    values can tell."""
     is_torch = type(x).__module__.partition(".")[0] == "torch"
     axes = _axes_of(x, axis, name in SCANS)
     if parameter is None:
@@ -125,10 +133,17 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented
     else:
         parameter = parameter if isinstance(parameter, int) else float(parameter)
     n = folded(x.shape, axes)
-    warning = None if masked or skip_nan or segmented else _warning(name, n, parameter, is_torch)
-    if name in VARIANCES and not masked and not skip_nan and not segmented:
-        parameter = min(parameter, n)  # the divisor is never below 0, as in NumPy
     given = _dtype_name(x.dtype)
+    skip_nan = skip_nan and "float" in given
+    warning = sentence = None
+    if not segmented and (masked or skip_nan):
+        sentence = _OF_FEW.get(name) if type(x).__module__ == "numpy" else None
+        if sentence and skip_nan and name in VARIANCES:
+            sentence += "."  # as NumPy's nanvar has it
+    elif not segmented:
+        warning = _warning(name, n, parameter, is_torch)
+    if name in VARIANCES and not segmented:
+        parameter = min(parameter, n)  # the divisor is never below 0, as in NumPy
     if is_torch:
         has_64_bits = True
     else:
@@ -136,34 +151,36 @@ def _made(name, x, axis, keepdims, parameter, masked, skip_nan, dtype, segmented
         has_64_bits = asks(x)
     dtype = result_dtype(name, given, dtype, is_torch, has_64_bits)
     cast = "uint8" if is_torch and name in LOGIC and given == "uint8" else None  # as in torch
-    line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast, segmented)
-    return _expression_of(line)[0], warning
+    line = text(name, axes, keepdims, parameter, masked, skip_nan, dtype, cast, segmented, *way)
+    return _expression_of(line)[0], warning, sentence
 
 
-def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None, segments=(None, None, None)):
+def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dtype=None, out=None, segments=(None, None, None),
+          way=(False, False)):
+    """`way` is (reverse, exclusive) of a scan."""
     if _package._without_torch:
         _package._look_for_torch()
     offsets = _segments.offsets(x, axis, *segments, name not in SCANS)
     if _package._compiling():
-        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets, way)
     if isinstance(axis, list):
         axis = tuple(axis)
     kept = _chosen.stack[-1]._derived
     try:
-        key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype, offsets is None
+        key = name, type(x), x.dtype, x.shape, axis, keepdims, parameter, mask is None, skip_nan, dtype, offsets is None, way
         found = kept.get(key)
     except (AttributeError, TypeError):  # x is not an array, or an argument is not hashable
         key = found = None
     if found is None:
         if _by_torch is not None and _is_foreign(x):
-            return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
+            return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets, way)
         _dims(x)
-        found = _made(name, x, axis, keepdims, parameter, mask is not None, skip_nan, dtype, offsets is not None)
+        found = _made(name, x, axis, keepdims, parameter, mask is not None, skip_nan, dtype, offsets is not None, way)
         if len(kept) >= _KEPT:
             kept.clear()
         if key is not None:
             kept[key] = found
-    expression, warning = found
+    expression, warning, sentence = found
     if warning is not None:
         _warn(*warning)
     inputs = (x,) if mask is None else (x, mask)
@@ -171,11 +188,11 @@ def _call(name, x, axis, keepdims, parameter=None, mask=None, skip_nan=False, dt
         inputs += (offsets,)
     y = _scanfold.expression_try(expression, inputs, 0) if out is None else _scanfold.expression_call(expression, inputs, out)
     if type(y) is int:
-        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets)
+        return _by_torch(name, x, axis, keepdims, parameter, mask, skip_nan, dtype, out, offsets, way)
     if type(y) is list:
         y = tuple(y)
-    if skip_nan and offsets is None and type(x).__module__ == "numpy":
-        _warn_of_nothing(name, x, axis, mask, y)
+    if sentence is not None:
+        _warn_of_few(sentence, name, x, axis, parameter, mask, skip_nan, y)
     return y
 
 
@@ -188,17 +205,19 @@ def _is_foreign(x):
     return kind not in (torch.Tensor, torch.nn.Parameter) or not _builtins.all(type(n) is int for n in x.shape)
 
 
-_OF_NOTHING = {"nanmax": "All-NaN slice encountered", "nanmin": "All-NaN slice encountered", "mean": "Mean of empty slice",
-               "var": "Degrees of freedom <= 0 for slice.", "std": "Degrees of freedom <= 0 for slice."}
+_OF_FEW = {"nanmax": "All-NaN slice encountered", "nanmin": "All-NaN slice encountered", "mean": "Mean of empty slice",
+           **{name: "Degrees of freedom <= 0 for slice" for name in ("var", "std", "var_mean", "std_mean")}}
 
 
-def _warn_of_nothing(name, x, axis, mask, y):
-    """Warns as NumPy does if all elements of a line are NaN. A NaN result alone does not show that:
-    it may also come from infinities."""
-    sentence = _OF_NOTHING.get(name)
-    if sentence is None or x.dtype.kind != "f" or not (y != y).any():
+def _warn_of_few(sentence, name, x, axis, parameter, mask, skip_nan, y):
+    """Warns as NumPy does if no element of a line counts, or for a variance no more than the
+    correction. A result that is not finite does not show that alone: it may also come from
+    infinities."""
+    numpy = _sys.modules["numpy"]
+    if numpy.isfinite(y[0] if isinstance(y, tuple) else y).all():
         return
-    if not _call("any", x == x, axis, None, None, mask).all():
+    counts = x == x if skip_nan else numpy.broadcast_to(True, x.shape)
+    if (_call("count_nonzero", counts, axis, None, None, mask) <= (parameter or 0)).any():
         _warn(RuntimeWarning, sentence)
 
 
@@ -290,7 +309,8 @@ std_mean = _variance("std_mean", """The standard deviation and the mean over one
     """)
 
 
-def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None, reset=None):
+def cummean(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
+            reset=None):
     """The mean of all elements so far, along an axis.
 
     Only the elements that mask and skip_nan leave count. Before the first of them the mean is NaN.
@@ -300,11 +320,14 @@ def cummean(x, axis=None, *, dim=None, mask=None, skip_nan=False, dtype=None, ou
     array([1., 2., 2.])
     """
     axis = axis if dim is None else _one(axis, dim, "axis and dim")
-    return _call("cummean", x, axis, False, None, mask, skip_nan, dtype, out, (offsets, lengths, reset))
+    return _call("cummean", x, axis, False, None, mask, skip_nan, dtype, out, (offsets, lengths, reset), (bool(reverse), bool(exclusive)))
 
 
-def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
+def cumvar(x, axis=None, *, dim=None, reverse=False, exclusive=False, correction=None, ddof=None, mask=None, skip_nan=False, dtype=None, out=None,
+           offsets=None, lengths=None, reset=None):
     """The variance of all elements so far, along an axis.
+
+    Only the elements that mask and skip_nan leave count. Before the first of them it is NaN.
 
     >>> import numpy as np, scanfold
     >>> scanfold.cumvar(np.array([1., 3., 5.]))
@@ -313,7 +336,7 @@ def cumvar(x, axis=None, *, dim=None, correction=None, ddof=None, dtype=None, ou
     if ddof is not None:
         correction = _one(correction, ddof, "correction and ddof")
     axis = axis if dim is None else _one(axis, dim, "axis and dim")
-    return _call("cumvar", x, axis, False, correction, None, False, dtype, out, (offsets, lengths, reset))
+    return _call("cumvar", x, axis, False, correction, mask, skip_nan, dtype, out, (offsets, lengths, reset), (bool(reverse), bool(exclusive)))
 
 
 def sumsq(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,

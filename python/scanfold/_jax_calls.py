@@ -177,10 +177,13 @@ def _derived_call(name, given):
     if parameter is None:
         parameter = 2 if name == "norm" else 0  # JAX's default, as in NumPy
     offsets = given.segments(name, x, given.get("axis"))
-    if name in _derived.VARIANCES and mask is None and offsets is None:
+    if name in ("var", "std") and given.get("skip_nan"):
+        name = "nan" + name  # not only a mask: it makes variances of too few elements NaN
+    if name in _derived.VARIANCES and offsets is None:
         parameter = min(parameter, _derived.folded(x.shape, axes))
     dtype = _derived.result_dtype(name, _dtype_name(x.dtype), given.get("dtype"), False, _has_64_bits())
-    text = _derived.text(name, axes, given.get("keepdims"), parameter, mask is not None, False, dtype, segmented=offsets is not None)
+    text = _derived.text(name, axes, given.get("keepdims"), parameter, mask is not None, name == "cumvar" and given.get("skip_nan"), dtype,
+                         segmented=offsets is not None, reverse=given.get("reverse"), exclusive=given.get("exclusive"))
     return computed(text, x=x, mask=mask, offsets=offsets)
 
 

@@ -163,11 +163,12 @@ def _call_tree(found):
         raise Unreadable(ast.unparse(found))
     arrays, positional = _POSITIONAL[name]
     given = [(positional[i], arg) for i, arg in enumerate(args[arrays:])] + [(_SAME.get(k.arg, k.arg), k.value) for k in found.keywords]
-    return call(name, *map(_tree, args[:arrays]), **{option: _option(option, v) for option, v in given})
+    return call(name, *map(_tree, args[:arrays]), **{option: _option(name, option, v) for option, v in given})
 
 
-def _option(name, found):
-    if name in ("skip_nan", "acc"):
+def _option(function, name, found):
+    # No rule for derivatives looks at these; cumvar has no rule.
+    if name == "acc" or name == "skip_nan" and function != "cumvar":
         raise Unreadable(f"the option {name}")
     if name == "dtype":
         return _DTYPES[found.id]

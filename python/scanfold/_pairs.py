@@ -110,11 +110,14 @@ def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
 
 
 def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out, segments):
-    at = _position(op, x, axis, dim, keepdims, keepdim, mask, True, out, segments)
     is_whole = all(given is None for given in segments)  # an empty segment is not an error
-    if is_whole and type(x).__module__ == "numpy" and (at < 0).any():
-        raise ValueError(f"All-NaN slice encountered: {name} of it is no position; {name[3:]} with skip_nan=True has -1 there")
-    return at
+    if is_whole and type(x).__module__ == "numpy":
+        at = _position(op, x, axis, dim, keepdims, keepdim, mask, True, None, segments)
+        if (at < 0).any():
+            raise ValueError(f"All-NaN slice encountered: {name} of it is no position; {name[3:]} with skip_nan=True has -1 there")
+        if out is None:
+            return at
+    return _position(op, x, axis, dim, keepdims, keepdim, mask, True, out, segments)
 
 
 def nanargmax(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, out=None, offsets=None, lengths=None, reset=None):
@@ -213,7 +216,8 @@ def cumulative_extreme(op, x, axis=None, *, dim=None, reverse=False, exclusive=F
 # --------------------------------------------------------------------------------------------------
 # Sums of exponentials
 # --------------------------------------------------------------------------------------------------
-def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
+def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
+              reset=None):
     """log(sum(exp(x))) over one axis, several, or all, without overflow.
 
     dtype   of the result. By default real dtypes stay; integers become float64, in torch float32
@@ -228,10 +232,11 @@ def logsumexp(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None,
     axis, keepdims = _one(axis, dim, "axis and dim"), _one(keepdims, keepdim, "keepdims and keepdim")
     _look_for_torch()
     offsets = _segments.offsets(x, axis, offsets, lengths, reset, True)
-    return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, False, offsets)
+    return _package._fold(x, _LOGSUMEXP, axis, keepdims, False, mask, None, dtype, out, False, skip_nan, offsets)
 
 
-def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, dtype=None, out=None, offsets=None, lengths=None, reset=None):
+def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask=None, skip_nan=False, dtype=None, out=None, offsets=None, lengths=None,
+                 reset=None):
     """log(cumsum(exp(x))) along an axis, without overflow.
 
     exclusive   each result leaves its own element out; the first is -inf
@@ -244,7 +249,7 @@ def logcumsumexp(x, axis=None, *, dim=None, reverse=False, exclusive=False, mask
     axis = _one(axis, dim, "axis and dim")
     _look_for_torch()
     offsets = _segments.offsets(x, axis, offsets, lengths, reset)
-    return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, False, offsets)
+    return _package._scan(x, _LOGSUMEXP, axis, reverse, exclusive, mask, None, dtype, out, False, skip_nan, offsets)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -344,6 +349,9 @@ def linear_recurrence(a, b, axis=-1, *, dim=None, reverse=False, exclusive=False
     _look_for_torch()
     if not hasattr(b, "shape"):
         raise TypeError(f"b is {type(b)}: give a NumPy array, a torch tensor, or another array with __dlpack__")
+    for argument, value in (("a", a), ("initial", initial)):
+        if isinstance(value, complex):
+            raise TypeError(f"{argument} is {value}, a complex number; a recurrence is of real numbers")
     number = isinstance(a, (int, float))
     if not number and not hasattr(a, "shape"):
         raise TypeError(f"a is {type(a)}: a number or an array is expected")

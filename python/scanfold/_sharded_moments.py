@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import distributed as ranks
+from . import torch as ops
 from ._dtensor import dim_of, is_dtensor, on_dtensor
 
 
@@ -85,9 +86,11 @@ def _var(f, x, n, how):
     if f.mask is None:
         distance = x - f.first(x).double()
         squares = (f.sum(distance * distance) - f.sum(distance) ** 2 / count).clamp(min=0)
-        return squares / (count - how["correction"])
-    distance = x - f.back(f.sum(x, torch.float64) / count)
-    return f.sum(distance * distance) / (count - how["correction"]).clamp(min=0)
+    else:
+        distance = x - f.back(f.sum(x, torch.float64) / count)
+        squares = f.sum(distance * distance)
+    freedom = (count - how["correction"]).clamp(min=0)
+    return squares / (freedom.masked_fill(freedom == 0, math.nan) if how["skips_nan"] else freedom)
 
 
 def _std(f, x, n, how):
@@ -115,8 +118,9 @@ def _moment(make, name, x, dim, keepdim, mask, skip_nan, dtype, group, **how):
     def run(local, axis, among, replicated, held):
         n = _length(name, local, held, axis, among, check, {**how, "mask": held is not None, "dtype": dtype})
         made = dtype or local.dtype
-        how["acc"] = torch.float64 if torch.float64 in (local.dtype, made) else torch.float32
-        y = make(_Folds(axis, among, replicated, held), local, n, how).to(made)
+        how.update(acc=torch.float64 if torch.float64 in (local.dtype, made) else torch.float32, skips_nan=skip_nan)
+        y = make(_Folds(axis, among, replicated, held), local, n, how)
+        y = ops._cast(y, made)
         return y if keepdim else y.squeeze(axis)
     mask = ranks._without_nan(x, mask, skip_nan)
     if is_dtensor(x):

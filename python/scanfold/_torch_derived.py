@@ -11,7 +11,7 @@ import torch
 
 from . import _derived, _scanfold
 from . import torch as ops
-from .torch import (_c_run, _check_mask, _copied, _define, _dtype, _fold_axes, _fold_op, _fold_shape, _handed_over, _is_foreign, _kept_dims,
+from .torch import (_c_run, _cast, _check_mask, _copied, _define, _dtype, _fold_axes, _fold_op, _fold_shape, _handed_over, _is_foreign, _kept_dims,
                     _known, _mapped, _mask, _on_one_device, _refuse_nested, _register, _scan_axis, _scan_op, _selected)
 
 _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, Tensor? mask, ScalarType? dtype) -> Tensor")
@@ -20,21 +20,24 @@ _define("derived(Tensor x, str name, int[] axes, bool keepdim, float parameter, 
 # ---------------------------------------------------------------------------------------------------------------
 # What _derived.py calls
 # ---------------------------------------------------------------------------------------------------------------
-def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None):
+def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offsets=None, way=(False, False)):
     """One of the functions of _derived.py, called through torch's dispatcher."""
-    if offsets is not None:
-        return ops._torch_segments.made(name, x, axis, parameter, None, _mask(x, mask, skip_nan), None, None, dtype, out, offsets)
-    if _is_foreign(x) or _is_foreign(mask):
+    if offsets is None and (_is_foreign(x) or _is_foreign(mask)):
         spelled = {"ord": parameter} if name == "norm" else {"correction": parameter}
         if name not in _derived.VARIANCES | {"norm"}:
             spelled = {}
         if name not in ("nanmax", "nanmin"):
             spelled["skip_nan"] = skip_nan
+        spelled.update((option, True) for option, given in zip(("reverse", "exclusive"), way) if given)
         return _handed_over(name, x, axis=axis, keepdim=keepdim, mask=mask, dtype=dtype, out=out, **spelled)
+    nan = "nan" if skip_nan else ""  # not only a mask: it makes variances of too few elements NaN
+    if offsets is not None:
+        name = nan + name if name in ("var", "std") else name
+        return ops._torch_segments.made(name, x, axis, parameter, None, _mask(x, mask, skip_nan), None, None, dtype, out, offsets)
     _refuse_nested(x=x, mask=mask, out=out)
     dtype, mask = _dtype(dtype), _mask(x, mask, skip_nan)
     if name in _derived.SCANS:
-        y = _scanned(name, x, _scan_axis(x, axis), parameter, mask, dtype)
+        y = _scanned(name, x, _scan_axis(x, axis), parameter, mask, dtype, skip_nan, *way)
         return y if out is None else _copied(out, y)
     axes = _fold_axes(x, axis) if x.dim() else []
     parameter = float(1 if parameter is None else parameter)  # torch's default correction is 1
@@ -44,33 +47,48 @@ def derived(name, x, axis, keepdim, parameter, mask, skip_nan, dtype, out, offse
             there = _fold_op(mask.expand(x.shape), "max", axes, keepdim)
             y = torch.where(there, y, torch.full((), math.nan, dtype=y.dtype, device=y.device))
     elif name in ("var_mean", "std_mean"):
-        y = tuple(torch.ops.scanfold.derived(x, one, axes, keepdim, parameter, mask, dtype) for one in (name[:3], "var_mean"))
+        y = tuple(torch.ops.scanfold.derived(x, one, axes, keepdim, parameter, mask, dtype) for one in (nan + name[:3], "var_mean"))
     else:
+        name = nan + name if name in ("var", "std") else name
         y = torch.ops.scanfold.derived(x, name, axes, keepdim, parameter, mask, dtype)
-    if out is None:
-        return y
-    return tuple(map(_copied, out, y)) if isinstance(y, tuple) else _copied(out, y)
+    return y if out is None else _copied(out, y)
 
 
-def _scanned(name, x, axis, correction, mask, dtype):
+def _divided(a, by):
+    """a / by, without a gradient where that is a division by 0 or NaN: the results there, inf and
+    NaN, do not spoil the gradients of others."""
+    none = ~(by > 0)
+    return torch.where(none, a.detach() / by, a / by.masked_fill(none, 1))
+
+
+def _scanned(name, x, axis, correction, mask, dtype, skip_nan, reverse, exclusive):
     """cummean and cumvar, one operator after another, with the bits of the one-pass version."""
     _known_result(name, x, dtype)
     made = x.dtype if dtype is None else dtype
     wide = torch.float64 if torch.float64 in (x.dtype, made) or name == "cumvar" else torch.float32
     if x.dim() == 0:
-        return _scanned(name, x.reshape(1), 0, correction, mask, dtype).reshape(())
+        mask = None if mask is None else mask.reshape(1)
+        return _scanned(name, x.reshape(1), 0, correction, mask, dtype, skip_nan, reverse, exclusive).reshape(())
     sizes = [1] * x.dim()
     sizes[axis] = x.shape[axis]
-    if mask is not None:
-        count = _scan_op(mask.bool().expand(x.shape), "sum", axis).to(wide)
-    else:
-        count = torch.arange(1, x.shape[axis] + 1, device=x.device).reshape(sizes).to(wide)
+    counts = torch.ones(sizes, dtype=torch.bool, device=x.device) if mask is None else mask.bool().expand(x.shape)
+    count = _scan_op(counts, "sum", axis, reverse, exclusive).to(wide)
     if name == "cummean":
-        return (_scan_op(x, "sum", axis, mask=mask, dtype=wide) / count).to(made)
+        return _cast(_divided(_scan_op(x, "sum", axis, reverse, exclusive, mask, dtype=wide), count), made)
     correction = 1 if correction is None else correction
-    d = x.to(wide) - x.detach().narrow(axis, 0, min(1, x.shape[axis])).to(wide)
-    squares = _scan_op(d * d, "sum", axis) - _scan_op(d, "sum", axis).square() / count
-    return (squares.clamp(min=0) / (count - correction).clamp(min=0)).to(made)
+    if mask is None:
+        n = x.shape[axis]
+        first = x.detach().narrow(axis, n - 1 if reverse and n else 0, min(1, n)).to(wide)
+    else:
+        is_first = _scan_op(counts, "sum", axis, reverse) == 1
+        first = _fold_op(torch.where(is_first, x.detach().to(wide), 0), "sum", [axis], True, reverse, mask)
+    d = _selected(mask, x.to(wide) - first, 0)
+    squares, total = (_scan_op(v, "sum", axis, reverse, exclusive) for v in (d * d, d))
+    squares = (squares - _divided(total.square(), count)).clamp(min=0)
+    freedom = (count - correction).clamp(min=0)
+    if skip_nan and x.dtype.is_floating_point:
+        freedom = freedom.masked_fill(freedom == 0, math.nan)
+    return _cast(_divided(squares, freedom), made)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -102,7 +120,7 @@ def _made(name, x, dtype):
 
 def _kernel(x, name, axes, keepdim, parameter, mask, dtype):
     made = _made(name, x, dtype)
-    if name in _derived.VARIANCES and mask is None:
+    if name in _derived.VARIANCES:
         parameter = min(parameter, float(_derived.folded(x.shape, axes)))
     fixed = name in _derived.FIXED
     expression = _expression(name, tuple(axes), keepdim, parameter, mask is not None, None if fixed else _short(made),
@@ -124,9 +142,9 @@ def _fake(x, name, axes, keepdim, parameter, mask, dtype):
 # ---------------------------------------------------------------------------------------------------------------
 def _setup(ctx, inputs, output):
     x, name, axes, keepdim, parameter, mask, dtype = inputs
-    ctx.save_for_backward(x, mask, output if name in ("std", "norm") else None)
+    ctx.save_for_backward(x, mask, output if name in ("std", "nanstd", "norm") else None)
     ctx.save_for_forward(mask)
-    ctx.name, ctx.keepdim, ctx.parameter, ctx.dtype = name, keepdim, parameter, dtype
+    ctx.name, ctx.keepdim, ctx.parameter, ctx.dtype = name.removeprefix("nan"), keepdim, parameter, dtype
     ctx.axes = [a % max(x.dim(), 1) for a in axes] if x.dim() else []
     if not output.dtype.is_floating_point:
         ctx.mark_non_differentiable(output)
@@ -185,7 +203,7 @@ def _norm_backward(v, y, g, p, axes, mask):
     if p == 2:
         return v * (g / y).masked_fill(y == 0, 0)
     if math.isinf(p):
-        came = (v.abs() == y) | y.isnan()
+        came = (v.abs() == y) | (v.isnan() & y.isnan())
         if mask is not None:
             came = came & mask.bool()
         share = came.sum(axes, keepdim=True) if axes else came

@@ -27,7 +27,7 @@ ops._define("segment_recurrence(Tensor a, Tensor b, Tensor offsets, Tensor? stat
 ops._define("segment_spread(Tensor values, Tensor offsets, int axis, SymInt length, float rest) -> Tensor")
 
 
-FOLDS = "mean", "var", "std", "sumsq", "norm"
+FOLDS = "mean", "var", "std", "nanvar", "nanstd", "sumsq", "norm"
 MADE = (*_applied.__all__, *FOLDS)
 
 
@@ -380,7 +380,8 @@ class Segments(Tensors):
 
 
 def _made_setup(ctx, inputs, output):
-    x, ctx.name, offsets, ctx.axis, ctx.parameter, ctx.eps, mask, weight, bias, _ = inputs
+    x, name, offsets, ctx.axis, ctx.parameter, ctx.eps, mask, weight, bias, _ = inputs
+    ctx.name = name.removeprefix("nan")
     by_result = ctx.name in ("softmax", "log_softmax")
     ctx.save_for_backward(None if by_result else x, output if by_result or ctx.name in ("std", "norm") else None, mask, weight, offsets)
     ctx.over = tuple(tuple(d for d in range(x.dim()) if t is None or t.shape[d] == 1) for t in (weight, bias))

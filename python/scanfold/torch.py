@@ -198,6 +198,12 @@ def _fold_op(x, op, axes, keepdim=False, reverse=False, mask=None, initial=None,
     return _c_fold(x, OPS.index(op), axes, keepdim, reverse, mask, initial, dtype, None, False, False)
 
 
+def _cast(y, dtype):
+    """y in another dtype, with the library's bits: the sum over no axes. torch casts float64 to
+    float16 and bfloat16 by way of float32, which rounds twice."""
+    return y if y.dtype is dtype else _fold_op(y, "sum", [], dtype=dtype)
+
+
 # --------------------------------------------------------------------------------------------------
 # Checks and conversions of arguments
 # --------------------------------------------------------------------------------------------------
@@ -264,8 +270,8 @@ _COMBINE = torch.add, torch.mul, torch.maximum, torch.minimum
 def _from_initial(run, x, op, how, initial, dtype, out):
     """A scan or fold with an initial value that is a tensor. The library too combines the value
     with each result last, on the left. So a torch operator, which has a gradient, gives the same
-    bits, except where a product has already left the range of its type. Sums and products of
-    float16 and bfloat16 are combined in float32."""
+    bits, except where a product has already left the range of its type. Sums and products are
+    combined in the accumulator's type."""
     if initial.numel() != 1:
         raise ValueError(f"initial has shape {tuple(initial.shape)}: a number, or a tensor of one "
                          f"element, is expected")
@@ -275,10 +281,12 @@ def _from_initial(run, x, op, how, initial, dtype, out):
     if initial.dtype.is_floating_point and not made.is_floating_point:
         raise ValueError(f"initial has dtype {initial.dtype}; for an output of {made} it must be "
                          f"of integers")
-    wide = torch.float32 if made in (torch.float16, torch.bfloat16) and op < 2 else made
+    wide = made
+    if op < 2 and made.is_floating_point:
+        wide = torch.float64 if torch.float64 in (x.dtype, made) else torch.float32
     neutral = None if op < 2 else identity(op, made)  # max and min of no elements need one
     y = run(x, op, *how, neutral, wide, None, False, False)
-    y = _COMBINE[op](initial.reshape(()).to(device=y.device, dtype=wide), y).to(made)
+    y = _cast(_COMBINE[op](initial.reshape(()).to(device=y.device, dtype=wide), y), made)
     return y if out is None else _copied(out, y)
 
 
@@ -325,12 +333,23 @@ def _dtype(dtype, out=None):
     return dtype if isinstance(dtype, torch.dtype) else getattr(torch, name(dtype))
 
 
-def _copied(out, y):
+def _checked(out, y):
     if torch.is_grad_enabled() and (y.requires_grad or out.requires_grad):
         raise RuntimeError("out= cannot be recorded by autograd: leave it out, or call under torch.no_grad()")
     _on_one_device(y, out=out)
     if out.shape != y.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the result has {tuple(y.shape)}")
+
+
+def _copied(out, y):
+    """y in `out`; or several results in as many arrays, which are checked before one is written."""
+    if isinstance(y, tuple):
+        if not isinstance(out, (tuple, list)) or len(out) != len(y):
+            raise TypeError(f"out is {type(out)}; for {len(y)} results a tuple of {len(y)} tensors is expected")
+        for one, result in zip(out, y):
+            _checked(one, result)
+        return tuple(one.copy_(result) for one, result in zip(out, y))
+    _checked(out, y)
     return out.copy_(y)
 
 
@@ -445,7 +464,8 @@ def _fold_shape(x, axes, keepdim):
 def _fold_fake(x, op, axes, keepdim, reverse, mask, initial, dtype):
     made, shape = _fake_dtype(x, op, mask, initial, dtype), _fold_shape(x, axes, keepdim)
     if op in ("max", "min", *INDICES) and initial is None and _is_empty(x.shape) and not _is_empty(shape):
-        raise ValueError(f"{op} of no elements has no value; give an initial one, or fold axes that are not empty")
+        instead = "" if op in INDICES else "give an initial one, or "
+        raise ValueError(f"{op} of no elements has no value; {instead}fold axes that are not empty")
     return x.new_empty(shape, dtype=made)
 
 

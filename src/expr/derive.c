@@ -22,8 +22,9 @@ static int64_t length_of(sf_ir *ir, const sf_derivation *d)
 /* An operation on x along the axes, over all elements or those of a mask. */
 static int32_t reduce(sf_ir *ir, const sf_derivation *d, sf_op op, int32_t x, int32_t mask, sf_dt acc, sf_dt dt)
 {
-        const sf_ir_node model = {.kind = sf_derived_scans(d->what) ? SF_IR_SCAN : SF_IR_FOLD, .op = op, .axes = d->axes, .reverse = d->reverse,
-                                  .acc = acc, .dt = dt, .index = d->offsets, .start = d->segments};
+        const bool scans = sf_derived_scans(d->what);
+        const sf_ir_node model = {.kind = scans ? SF_IR_SCAN : SF_IR_FOLD, .op = op, .axes = d->axes, .reverse = d->reverse,
+                                  .exclusive = scans && d->exclusive, .acc = acc, .dt = dt, .index = d->offsets, .start = d->segments};
         return sf_ir_reduce(ir, &model, x, mask);
 }
 
@@ -144,13 +145,14 @@ static int32_t make_mean(sf_ir *ir, const sf_derivation *d)
         return mean_in(ir, d, d->x, d->acc, d->dt);
 }
 
-/* For a scan: the first element of each segment, at all of its elements. It is a sum over the
- * segment in which only the element with count 1 is not 0. */
-static int32_t first_of_segments(sf_ir *ir, const sf_derivation *d)
+/* For a scan: the first element that counts of each segment, or of the line, at all elements. It is
+ * a sum in which only the element with count 1 is not 0. */
+static int32_t first_that_counts(sf_ir *ir, const sf_derivation *d)
 {
-        sf_derivation fold = *d;
+        sf_derivation fold = *d, inclusive = *d;
         fold.what = SF_MEAN; /* any fold will do */
-        const int32_t counted = count(ir, d, SF_DT_F64), is_first = sf_ir_map(ir, SF_CODE_EQ, SF_DT_BOOL, counted, sf_ir_number(ir, SF_DT_F64, 1), 0);
+        inclusive.exclusive = false;
+        const int32_t counted = count(ir, &inclusive, SF_DT_F64), is_first = sf_ir_map(ir, SF_CODE_EQ, SF_DT_BOOL, counted, sf_ir_number(ir, SF_DT_F64, 1), 0);
         const int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), first = sf_ir_map(ir, SF_CODE_WHERE, SF_DT_F64, is_first, x, sf_ir_number(ir, SF_DT_F64, 0));
         return back(ir, d, sum(ir, &fold, first, SF_DT_F64));
 }
@@ -160,8 +162,8 @@ static int32_t first_of(sf_ir *ir, const sf_derivation *d)
 {
         const sf_ir_node *x = sf_ir_at(ir, d->x);
         int32_t first = d->x;
-        if (d->offsets)
-                return first_of_segments(ir, d);
+        if (d->offsets || d->mask)
+                return first_that_counts(ir, d);
         for (int32_t i = 0; i < x->ndim; i++)
                 if (d->axes >> i & 1)
                         first = sf_ir_slice(ir, first, i, d->reverse ? x->shape[i] - 1 : 0, 1, 1);
@@ -186,8 +188,10 @@ static int32_t not_a_number(sf_ir *ir, const sf_derivation *d, sf_dt dt)
 /*
  * The variance in f64. Over all elements it takes one read: with d the distance of each element to
  * the first one, it is (sum(d * d) - sum(d)^2 / n) / (n - correction). Rounding may make this
- * slightly negative; then it is 0. With a mask, the first element may be masked out. So the mean is
- * computed first, and a second read computes the distances to it.
+ * slightly negative; then it is 0. With a mask, the first element may be masked out. So a fold
+ * computes the mean first, and a second read the distances to it; a scan, whose mean moves, finds the
+ * first element that counts. Where no more elements count than
+ * the correction, the divisor is 0; where NaN are skipped it is NaN, as for NumPy's nanvar.
  */
 static int32_t variance(sf_ir *ir, const sf_derivation *d)
 {
@@ -195,7 +199,7 @@ static int32_t variance(sf_ir *ir, const sf_derivation *d)
         if (!length_of(ir, d) && !d->offsets && !sf_derived_scans(d->what))
                 return not_a_number(ir, d, SF_DT_F64);
         /* finding a segment's first element would take as many reads as its mean */
-        if (d->mask || (d->offsets && !sf_derived_scans(d->what))) {
+        if ((d->mask || d->offsets) && !sf_derived_scans(d->what)) {
                 int32_t x = sf_ir_cast(ir, d->x, SF_DT_F64), mean = mean_in(ir, d, x, SF_DT_F64, SF_DT_F64);
                 squares = sum(ir, d, unary(ir, SF_CODE_SQUARE, binary(ir, SF_CODE_SUB, x, back(ir, d, mean))), SF_DT_F64);
         } else {
@@ -205,7 +209,9 @@ static int32_t variance(sf_ir *ir, const sf_derivation *d)
                 squares = with_number(ir, SF_CODE_MAXIMUM, squares, 0);
         }
         int32_t freedom = with_number(ir, SF_CODE_SUB, n, d->correction);
-        if (d->mask || d->offsets || sf_derived_scans(d->what))
+        if (d->skips_nan)
+                freedom = sf_ir_map(ir, SF_CODE_WHERE, SF_DT_F64, with_number(ir, SF_CODE_GT, freedom, 0), freedom, sf_ir_number(ir, SF_DT_F64, NAN));
+        else if (d->mask || d->offsets || sf_derived_scans(d->what))
                 freedom = with_number(ir, SF_CODE_MAXIMUM, freedom, 0);
         else
                 freedom = sf_ir_number(ir, SF_DT_F64, (double)length_of(ir, d) - d->correction);
@@ -292,7 +298,7 @@ static int32_t make_all(sf_ir *ir, const sf_derivation *d)
 static int32_t make_nan_extreme(sf_ir *ir, const sf_derivation *d)
 {
         const int32_t most = reduce(ir, d, d->what == SF_NANMAX ? SF_MAX : SF_MIN, d->x, d->mask, d->acc, d->dt);
-        if (!sf_ir_is_real(ir, d->x)) /* none of them is NaN, and an integer result could not say so */
+        if (!d->skips_nan) /* none of them is NaN, and an integer result could not say so */
                 return most;
         sf_derivation counts = *d; /* the mask has those that are not NaN */
         counts.x = d->mask;
@@ -448,6 +454,8 @@ sf_status sf_derived_dtypes(const sf_context *ctx, sf_derivation *d, sf_dt x, sf
         const bool real = result == REAL || result == WIDE;
         const sf_op op = result == EXTREME ? SF_MAX : SF_SUM;
         d->dt = asked != SF_DT_COUNT ? asked : real ? x : sf_usual_result(op, x);
+        if (real && asked != SF_DT_COUNT && sf_dtypes[asked].kind != SF_KIND_REAL)
+                return sf_fail(ctx, SF_UNSUPPORTED, "%s into %s is not supported; its result can be f16, bf16, f32 or f64", name, sf_dtypes[asked].name);
         if (real && sf_dtypes[d->dt].kind != SF_KIND_REAL)
                 return sf_fail(ctx, SF_UNSUPPORTED, "%s of %s is of no real dtype; say what it should be, such as %s(x, dtype=f32)", name,
                                sf_dtypes[x].name, name);
@@ -471,8 +479,6 @@ sf_status sf_derive(sf_ir *ir, const sf_derivation *d, int32_t *node)
         if (varies && !(d->correction <= (d->offsets ? HUGE_VAL : (double)n)))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT,
                                "correction is %g, and there are %" PRId64 " elements; it must be at most their number", d->correction, n);
-        if (d->what == SF_CUMVAR && d->mask)
-                return sf_fail(ir->ctx, SF_UNSUPPORTED, "cumvar has a mask, or skips NaN; it is of all elements: leave both unset");
         const double eps = number_of(d->eps, 0);
         if (!(eps >= 0))
                 return sf_fail(ir->ctx, SF_INVALID_ARGUMENT, "eps is %g; it must be 0 or more", eps);

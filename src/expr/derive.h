@@ -17,7 +17,8 @@ typedef struct sf_derivation {
         int32_t offsets;
         int64_t segments;
         uint64_t axes;
-        bool reverse;
+        bool reverse, exclusive; /* exclusive: of scans only */
+        bool skips_nan; /* of reals: the mask has those that are not NaN */
         sf_dt dt, acc; /* of the result; of the accumulator */
         double correction, order;
         int32_t weight, bias; /* 0: none; they broadcast to x */

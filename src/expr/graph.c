@@ -385,7 +385,7 @@ static int32_t add_reduction(sf_graph *graph, sf_node_kind kind, sf_derived what
         const char *wrong = !sf_op_name(node.op)                              ? "op is none of sf_op"
                             : scan && o.keepdim                               ? "keepdim is set; a scan keeps every axis as it is"
                             : keeps && o.keepdim                              ? "keepdim is set; the result has x's axes as they are"
-                            : (!scan || derived) && o.exclusive               ? "exclusive is set; it is for scans that are not made of others"
+                            : !scan && o.exclusive                            ? "exclusive is set; it is for scans"
                             : scan && o.axes && o.naxes != 1                  ? "naxes is not 1; a scan goes along one axis"
                             : derived && o.initial.kind                       ? "initial is set; what is made of other scans and folds has none"
                             : o.weight && (!derived || !sf_derived_takes(what, SF_TAKES_WEIGHT)) ? "weight is set; it is for SF_LAYER_NORM and SF_RMS_NORM"

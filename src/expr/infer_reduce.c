@@ -109,9 +109,10 @@ sf_status sf_infer_spread(sf_inference *in, const sf_node *n, int32_t x, sf_mean
 
 sf_status sf_infer_derived(sf_inference *in, const sf_node *n, int32_t x, sf_meaning *result)
 {
-        sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .correction = n->correction, .order = n->order, .eps = n->eps};
+        sf_derivation d = {.what = n->derived, .x = x, .reverse = n->reverse, .exclusive = n->exclusive, .correction = n->correction, .order = n->order, .eps = n->eps};
         SF_TRY(sf_derived_dtypes(in->ir->ctx, &d, sf_ir_at(in->ir, x)->dt, sf_dt_find(n->dtype), n->accumulator));
-        SF_TRY(infer_mask(in, n, n->skip_nan || sf_derived_takes(n->derived, SF_SKIPS_NAN), x, &d.mask));
+        d.skips_nan = (n->skip_nan || sf_derived_takes(n->derived, SF_SKIPS_NAN)) && sf_ir_is_real(in->ir, x);
+        SF_TRY(infer_mask(in, n, d.skips_nan, x, &d.mask));
         SF_TRY(sf_infer_axes(in, n, x, &d.axes));
         SF_TRY(infer_offsets(in, n, x, d.axes, &d.offsets, &d.segments));
         SF_TRY(infer_beside(in, "weight", n->weight, x, d.axes, &d.weight));
@@ -149,8 +150,8 @@ sf_status sf_infer_reduce(sf_inference *in, const sf_node *n, int32_t x, sf_mean
         if (sf_op_is(n->op, SF_INDEX) && out == SF_DT_I32 && length > (int64_t)INT32_MAX + 1)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "%s of %s: there are %" PRId64 " positions, and their indices need i64", sf_op_name(n->op), sf_infer_show(ir, x).text, length);
         if (none && !sf_op_is(n->op, SF_EMPTY) && !model.has_initial)
-                return FAIL("%s of no elements of %s has no value; give an initial one, or fold axes that are not empty", sf_op_name(n->op),
-                            sf_infer_show(ir, x).text);
+                return FAIL("%s of no elements of %s has no value; %sfold axes that are not empty", sf_op_name(n->op), sf_infer_show(ir, x).text,
+                            sf_op_is(n->op, SF_INDEX) ? "" : "give an initial one, or ");
         result->node = sf_ir_reduce(ir, &model, x, mask);
         if (model.kind == SF_IR_FOLD && !n->keepdim && !model.index)
                 result->node = sf_ir_squeeze(ir, result->node, model.axes);
@@ -194,6 +195,10 @@ sf_status sf_infer_recurrence(sf_inference *in, const sf_node *n, sf_meaning *re
         if (sf_dtypes[out].kind != SF_KIND_REAL)
                 return sf_fail(ir->ctx, SF_UNSUPPORTED, "linear_recurrence into %s is not supported; its result can be f16, bf16, f32 or f64",
                                sf_dtypes[out].name);
+        /* No pass computes halves of integers: those are converted first. */
+        for (int i = 0; i < 2; i++)
+                if ((out == SF_DT_F16 || out == SF_DT_BF16) && sf_dtypes[sf_ir_at(ir, arg[i])->dt].kind != SF_KIND_REAL)
+                        arg[i] = sf_ir_cast(ir, arg[i], doubles ? SF_DT_F64 : SF_DT_F32);
         SF_TRY(sf_step_dtypes(ir->ctx, &of_a, SF_SUM, sf_ir_at(ir, arg[0])->dt, out, n->accumulator));
         SF_TRY(sf_step_dtypes(ir->ctx, &step, SF_SUM, sf_ir_at(ir, arg[1])->dt, out, n->accumulator));
         step.op = SF_RECURRENCE;

@@ -34,7 +34,7 @@ static sf_status check_whole(const sf_shard *s)
         if (sf_op_is(step->op, SF_INDEX) && step->out == SF_DT_I32 && s->length > (int64_t)INT32_MAX + 1)
                 return sf_fail(s->ctx, SF_UNSUPPORTED, "out is i32, but there are %" PRId64 " positions; their indices need i64", s->length);
         if (!s->length && step->fold && !sf_op_is(step->op, SF_EMPTY) && !step->has_initial)
-                return sf_fail(s->ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value; give an initial one", sf_op_name(step->op));
+                return sf_fail(s->ctx, SF_INVALID_ARGUMENT, "%s of no elements has no value%s", sf_op_name(step->op), sf_op_is(step->op, SF_INDEX) ? "" : "; give an initial one");
         return SF_OK;
 }
 

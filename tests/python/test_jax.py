@@ -75,6 +75,21 @@ def test_bits(device, dtype):
             assert same_bits(y, expected), (name, options, y.dtype, expected.dtype)
 
 
+@pytest.mark.parametrize("name", ["logcumsumexp", "cumprod", "sum", "prod", "max", "logsumexp", "mean", "var", "std", "sumsq", "norm", "softmax",
+                                  "log_softmax", "layer_norm", "rms_norm", "normalize", "standardize"])
+def test_masked_nan_has_no_gradient(device, name):
+    x, mask = jnp.array([[1.0, 3.0, 0.5, 2.0]]), jnp.array([True, True, False, True])
+    for options in ({}, {"offsets": jnp.array([0, 4])}):
+        def of(v):
+            return jnp.sum(getattr(sfj, name)(v, axis=1, mask=mask, **options) * 2)
+        holes = jax.grad(of)(jnp.where(mask, x, jnp.nan))
+        np.testing.assert_array_equal(holes, jax.grad(of)(x))
+    if name in ("var", "std"):
+        expected = jax.grad(lambda v: getattr(sfj, name)(v, axis=1, mask=mask, correction=1)[0])(x)
+        nan = jax.grad(lambda v: sfj.run(f"nan{name}(v, 1)", v=v)[0])(jnp.where(mask, x, jnp.nan))
+        np.testing.assert_array_equal(nan, expected)
+
+
 def test_recurrence_bits(device):
     a, b, h = 1 - X * X / 9, X, X[:, :, 0]
     states = X[:, :, :4]

@@ -603,3 +603,75 @@ def test_examples(name):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "a loop" in done.stdout
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# dtypes, refusals and options of the whole family
+# ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+@pytest.mark.parametrize("other", ["int32", "int64", "uint8", "bool"])
+def test_recurrence_of_halves_with_integers(torch, device, half, other):
+    half, other = getattr(torch, half), getattr(torch, other)
+    x, i = torch.rand(3, 50, device=device).to(half), torch.randint(0, 2, (3, 50), device=device).to(other)
+    for a, b in ((x, i), (i, x)):
+        right = scanfold.linear_recurrence(a.float(), b.float(), dtype=half)
+        assert right.dtype == torch.result_type(a, b) == half
+        assert torch.equal(scanfold.linear_recurrence(a, b), right)
+        recorded = scanfold.linear_recurrence(*(t.clone().requires_grad_() if t is x else t for t in (a, b)))
+        assert torch.equal(recorded.detach(), right)
+        recorded.sum().backward()
+        offsets = torch.tensor([0, 20, 50], device=device)
+        whole = scanfold.linear_recurrence(a.float(), b.float(), dtype=half, offsets=offsets)
+        assert torch.equal(scanfold.linear_recurrence(a, b, offsets=offsets), whole)
+    assert scanfold.linear_recurrence(2, i, dtype=half).dtype == half
+
+
+@pytest.mark.host_only("sentences")
+def test_sentences():
+    b = np.ones(3)
+    for call, says in ((lambda: scanfold.linear_recurrence(1j, b), "a is 1j, a complex number; a recurrence is of real numbers"),
+                       (lambda: scanfold.linear_recurrence(1, b, initial=2 + 1j), r"initial is \(2\+1j\), a complex number")):
+        with pytest.raises(TypeError, match=says):
+            call()
+    for name in ("argmax", "argmin"):
+        for call in (lambda: getattr(scanfold, name)(np.zeros((0, 3)), 0), lambda: scanfold.run(f"{name}(x, 0)", x=np.zeros((0, 3)))):
+            with pytest.raises(ValueError, match="has no value; fold axes that are not empty"):
+                call()
+
+
+@pytest.mark.host_only("NumPy's error")
+@pytest.mark.parametrize("name", ["nanargmax", "nanargmin"])
+def test_nothing_is_written_where_all_are_nan(name):
+    x, out = np.array([[1, np.nan, 3], [np.nan] * 3]), np.full(2, 7)
+    with pytest.raises(ValueError, match="All-NaN slice"):
+        getattr(scanfold, name)(x, 1, out=out)
+    assert out.tolist() == [7, 7]
+    x[1] = [4, 5, np.nan]
+    assert getattr(scanfold, name)(x, 1, out=out) is out and out.tolist() == getattr(np, name)(x, 1).tolist()
+
+
+def test_nothing_is_written_where_one_of_two_does_not_fit(torch, device):
+    x, first = torch.ones(3, 4, device=device), torch.zeros(3, device=device)
+    mask = torch.func.vmap(lambda v: v)(x) > 0 if hasattr(torch, "func") else x > 0
+    with torch.no_grad(), pytest.raises((ValueError, RuntimeError), match="out"):
+        scanfold.torch._copied((first, torch.zeros(2, device=device)), (x.sum(1), mask.sum(1)))
+    assert not first.any()
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "logcumsumexp"])
+def test_exponentials_skip_nan(torch, device, name):
+    x = torch.randn(5, 40, device=device)
+    x[x > 1] = math.nan
+    x[2] = math.nan
+    function, kept = getattr(scanfold, name), x == x
+    right = function(x, 1, mask=kept)
+    assert not right.isnan().any() and torch.equal(function(x, 1, skip_nan=True), right)
+    recorded = x.clone().requires_grad_()
+    y = function(recorded, 1, skip_nan=True, mask=x < 0)
+    assert torch.equal(y.detach(), function(x, 1, mask=kept & (x < 0)))
+    y[:2].sum().backward()
+    assert not recorded.grad.isnan().any()
+    offsets = torch.tensor([0, 10, 40], device=device)
+    assert torch.equal(function(x, 1, skip_nan=True, offsets=offsets), function(x, 1, mask=kept, offsets=offsets))
+    if device == "cpu":
+        np.testing.assert_array_equal(function(x.numpy(), 1, skip_nan=True), right.numpy())

@@ -331,6 +331,15 @@ def test_an_initial_tensor_has_a_gradient(device, function):
         assert of_nothing.tolist() == [initial.item()] * 2
 
 
+@pytest.mark.parametrize("made", ["float16", "bfloat16", "float32", "float64"])
+def test_an_initial_tensor_gives_the_bits_of_a_number(device, made):
+    x, made = torch.randn(2000, 40, dtype=torch.float64, device=device) * 2, getattr(torch, made)
+    for given in (x, x.float(), x.half()):
+        for function in (scanfold.sum, scanfold.cumsum, scanfold.prod, scanfold.cumprod):
+            recorded = function(given, 1, dtype=made, initial=torch.tensor(0.3, device=device, requires_grad=True)).detach()
+            assert torch.equal(recorded, function(given, 1, dtype=made, initial=float(torch.tensor(0.3))))
+
+
 def test_what_an_initial_tensor_may_be(device):
     x, half = torch.arange(6, device=device), torch.tensor(0.5, requires_grad=True, device=device)
     assert scanfold.sum(x, initial=torch.tensor(4, device=device)).item() == 19
