@@ -45,6 +45,11 @@ list(FILTER SCANFOLD_LOOP_SOURCES INCLUDE REGEX "cpu/map_")
 
 # The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
 set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+# Portable kernels are there for when there are no others: what makes them smaller counts for more than the tenth that
+# this costs sums of short odd rows and of three columns. (-fno-tree-pre, which is as tempting, costs all scans a tenth.)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set_property(SOURCE src/cpu/isa_portable.c src/cpu/reals_portable.c APPEND PROPERTY COMPILE_OPTIONS -fno-thread-jumps -fno-tree-vrp)
+endif()
 # Elementwise loops leave vectorising to the compiler. Neither flag changes a value: errno and the
 # exception flags are not read.
 set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math)

@@ -95,6 +95,12 @@ static int32_t lifted_by(const sf_panels *p, sf_panel_member *m)
         return !centre->stride[p->seq] && centre->dt == x->dt && beside ? factor[0] : -1;
 }
 
+/* Kernels that have no kernel for many segments walk them one by one. */
+static bool takes_segments(const sf_cpu_kernels *k, bool fold)
+{
+        return fold ? k->fold_segments != NULL : k->scan_segments != NULL;
+}
+
 /* Which memory can a kernel use itself: can it read, write and mask without a panel? */
 void sf_direct_choose(sf_panels *p, sf_panel_member *m)
 {
@@ -130,6 +136,7 @@ void sf_direct_choose(sf_panels *p, sf_panel_member *m)
                                                         : sf_cpu_counts(p->isa, size);
                 m->load.copied = k;
                 m->reads = k >= 0 && kernels && (s->fold || kernels->scan_rows) &&
+                           (!p->cut || !apart || takes_segments(kernels, s->fold) == takes_segments(m->kernels, s->fold)) &&
                            (kernels->result_bytes == m->size ||
                             (s->fold && !p->cut && kernels->lane_bytes == m->size)) &&
                            (!m->lift.on || kernels->lifts) &&

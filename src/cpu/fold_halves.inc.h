@@ -373,15 +373,18 @@ SF_INLINE void O(fold_tile_as)(const sf_rows *j, const char *x, const uint8_t *m
         }
         O(halve_rows)(part, many, v);
 }
-/* Two instances: to ask at every turn whether it is lifted costs plain sums of rows 3 to 14%. Masks
- * have the second one. */
+/* Two instances, where elements may be lifted: to ask at every turn costs plain sums of rows 3 to
+ * 14%. Masks have the other one. */
 static V_APART void O(fold_tile)(const sf_rows *j, const char *x, const uint8_t *m, int64_t row, int many, int64_t low, int64_t high,
                                  int64_t ahead, O(val) *v)
 {
-        if (m || j->lift.on)
-                O(fold_tile_as)(j, x, m, row, many, low, high, ahead, v, false);
-        else
+#ifdef K_LIFTS
+        if (!m && !j->lift.on) {
                 O(fold_tile_as)(j, x, NULL, row, many, low, high, ahead, v, true);
+                return;
+        }
+#endif
+        O(fold_tile_as)(j, x, m, row, many, low, high, ahead, v, false);
 }
 
 /* In the caller's memory, an entry of a row's counter has its total in every lane of a vector. Here

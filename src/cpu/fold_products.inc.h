@@ -131,7 +131,7 @@ SF_INLINE void O(product_positions)(const sf_products *j, const bool spread, con
                 O(count_rows)(own, j->sums + c * K_LANE_BYTES, j->counter_stride, closed);
 }
 
-/* Folds a tile of the vectors of one cache line, from column c on. */
+/* Folds a tile of the vectors of one cache line, or of what there is of it, from column c on. */
 SF_INLINE void O(product_line)(const sf_products *j, const bool spread, const bool centred, const char *x, const char *w, int64_t c,
                                const int vectors, int closed)
 {
@@ -156,10 +156,8 @@ SF_INLINE void O(fold_columns_products_as)(const sf_products *job, const bool sp
         for (int64_t done = 0; done < j->n; done += V_FOLD_ROWS, tile++, x += V_FOLD_ROWS * j->x_step, w += V_FOLD_ROWS * j->w_step) {
                 const int closed = sf_order_closed(tile);
                 int64_t c = 0;
-                for (; c + VECTORS * K_WIDTH <= j->many; c += VECTORS * K_WIDTH)
-                        O(product_line)(j, spread, centred, x, w, c, VECTORS, closed);
-                for (; c + K_WIDTH <= j->many; c += K_WIDTH)
-                        O(product_positions)(j, spread, centred, x, w, c, K_WIDTH, closed);
+                for (int64_t left; (left = (j->many - c) / K_WIDTH) > 0; c += (left < VECTORS ? left : VECTORS) * K_WIDTH)
+                        O(product_line)(j, spread, centred, x, w, c, (int)(left < VECTORS ? left : VECTORS), closed);
                 if (c < j->many)
                         O(product_positions)(j, spread, centred, x, w, c, (int)(j->many - c), closed);
         }

@@ -83,9 +83,8 @@ typedef struct sf_rows {
         bool resume;
         bool exclusive;
         bool stream; /* write around the cache */
-        /* y is scratch. scan_rows writes lanes there, not rounded to storage; only full vectors of
-         * values of one component. fold_rows writes a vector of values for each row, its total in
-         * every position */
+        /* folds: y is scratch and gets a vector of values for each row, its total in every
+         * position */
         bool raw;
         bool wide; /* folds: results are written as lanes, not rounded to storage */
         sf_prelude lift; /* only of kernels that say so */
@@ -210,21 +209,23 @@ typedef struct sf_cpu_kernels {
         bool lifts;    /* folds may be given a lift */
         int32_t (*fold_tile)(const sf_lanes *); /* vectors in fold_rows' tile */
         void (*scan_rows)(const sf_rows *);
-        /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans
+        /* x of `now` is what scan_rows wrote: adds the carries and writes y. Meanwhile scans
          * `next`, unless it is NULL, into scratch that may be the same: a tile there is overwritten
          * after it has been read. Rows are leaves of an aligned block of SF_CPU_GROUP: row r has
-         * one entry of its own for each bit set in r, one after another. NULL where it does not
-         * pay: then a chunk is folded first. */
+         * one entry of its own for each bit set in r, one after another. NULL where elements are
+         * converted to lanes, or it does not pay: then a chunk is folded first. */
         void (*carry_rows)(const sf_rows *now, const sf_rows *next);
         void (*carry_run)(const sf_run *); /* NULL if elements are converted to lanes */
-        /* NULL if lanes are too narrow for anything but whole rows and columns */
+        /* NULL if lanes are too narrow for anything but whole rows and columns, and in portable
+         * kernels */
         void (*scan_packed)(const sf_rows *);
         void (*scan_columns)(const sf_columns *);
         void (*fold_rows)(const sf_rows *);
         void (*fold_packed)(const sf_rows *);
         /* `count` whole segments, each of at most SF_CPU_RAGGED_LONG vectors (folds: fold_long):
          * positions bound[i] to bound[i + 1] - 1 of the only row. A fold writes their results to y
-         * back to back, those of empty segments too. NULL if scan_packed is. */
+         * back to back, those of empty segments too. NULL where elements are converted to lanes,
+         * and in portable kernels. */
         void (*scan_segments)(const sf_rows *, const int32_t *bound, int64_t count);
         void (*fold_segments)(const sf_rows *, const int32_t *bound, int64_t count);
         void (*fold_columns)(const sf_columns *);

@@ -43,13 +43,19 @@
 #undef K_WHOLE
 #endif
 
-/* Segments are read from memory, or from a panel, only where results are lanes; packed rows only
- * where results are elements. */
-#if K_LANE_BYTES >= 4 && K_OUT == K_LANE_BYTES
+/* Segments are read from memory, or from a panel, only where elements are lanes; packed rows only
+ * where results are elements. Portable kernels have neither: segments are walked one by one, and
+ * two or four elements side by side gain nothing. */
+#if K_LANE_BYTES >= 4 && K_CONVERT == K_SAME && !defined(V_LEAN)
 #define K_RAGGED
 #endif
-#if K_LANE_BYTES >= 4 && K_CONVERT < K_FROM_INTEGER && !defined(K_FOLDS)
+#if K_LANE_BYTES >= 4 && K_CONVERT < K_FROM_INTEGER && !defined(K_FOLDS) && !defined(V_LEAN)
 #define K_PACKED
+#endif
+
+/* A shared axis is read once only where elements are lanes. */
+#if K_LANE_BYTES >= 4 && K_CONVERT == K_SAME && !defined(K_LEAN)
+#define K_CARRIES
 #endif
 
 /* Lanes of 1 or 2 bytes are exchanged in groups that do not fit the tree. */
@@ -154,6 +160,12 @@ SF_INLINE void O(scan_all_lanes)(const N(tables) *t, const int levels, O(val) *v
         for (int i = 0; i < V_SCAN_TILE; i++)
                 v[i] = O(lane_scan)(v[i], t, levels);
 }
+/* Levels as a constant, where its instances are worth their size. */
+#ifdef K_LEAN
+enum { O(fixed_levels) = 0 };
+#else
+enum { O(fixed_levels) = K_LOG_WIDTH };
+#endif
 SF_INLINE void O(scan_tile)(const N(tables) *t, const int levels, O(val) *v)
 {
         O(scan_all_lanes)(t, levels, v);
@@ -209,7 +221,7 @@ SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int coun
 
 #include "cpu/scan_columns.inc.h"
 
-#if !defined(K_LEAN) && K_LANE_BYTES >= 4
+#ifdef K_CARRIES
 #include "cpu/carry.inc.h"
 #endif
 #endif
@@ -265,10 +277,10 @@ static const sf_cpu_kernels O(kernels) = {
 #ifndef K_FOLDS
         .scan_rows = L(scan_rows),
         .scan_columns = L(scan_columns),
+#ifdef K_CARRIES
 #ifdef K_WHOLE
         .carry_rows = L(carry_rows),
 #endif
-#if K_CONVERT == K_SAME && K_LANE_BYTES >= 4 && !defined(K_LEAN)
         .carry_run = L(carry_run),
 #endif
 #ifdef K_PACKED
@@ -325,6 +337,7 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_FOLDS
 #undef K_RAGGED
 #undef K_PACKED
+#undef K_CARRIES
 #undef K_LIFTS
 #undef K_SMALL
 #undef K_LIFT_LOOP

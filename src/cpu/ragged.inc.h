@@ -135,9 +135,11 @@ SF_INLINE int64_t O(ragged_low)(const O(ragged) *r, const int32_t *bound, int64_
  * in every position; a scan stores its results. Elements after the segment that are not behind
  * `limit` may be read: they are to the right of all results.
  */
-SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(none) *none, const bool fold, N(vec) before, int64_t begin, int64_t end, int64_t limit)
+static V_APART O(val) O(ragged_long)(const sf_rows *job, const O(none) *none, const bool fold, N(vec) before, int64_t begin, int64_t end, int64_t limit)
 {
         enum { TILE = V_SCAN_TILE, LEVELS = 6 };
+        const sf_rows copy = *job, *j = &copy; /* which no store can change */
+        const N(tables) tables = N(tables_of)(j->lanes), *t = &tables;
         _Static_assert(TILE << (LEVELS - 1) >= SF_CPU_RAGGED_LONG, "a level for every bit of a count of tiles");
         const bool reverse = j->lanes->reverse;
         O(val) inside[LEVELS], v[TILE];
@@ -162,7 +164,7 @@ SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(no
                                         v[i] = O(load_some)(j->x + at * K_SIZE, j->m ? j->m + at : NULL, none, first, count);
                         }
                 }
-                O(scan_tile)(t, K_LOG_WIDTH, v);
+                O(scan_tile)(t, O(fixed_levels), v);
                 O(val) total = O(last)(v[TILE - 1], t);
 #ifdef K_ORDERED
                 const int closed = sf_order_closed(tile);
@@ -207,7 +209,6 @@ SF_INLINE O(val) O(ragged_long)(const sf_rows *j, const N(tables) *t, const O(no
 static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
         const sf_rows j = *job;
-        const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const N(vec) fill = j.exclusive ? O(get_fill)(j.carry->fill, &none) : none.element;
         O(ragged) r;
@@ -217,7 +218,7 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 K_BITS at;
                 if (bound[first + 1] - bound[first] > K_WIDTH) {
                         next = first + 1;
-                        O(ragged_long)(&j, &t, &none, false, fill, bound[first], bound[next], bound[count]);
+                        O(ragged_long)(&j, &none, false, fill, bound[first], bound[next], bound[count]);
                         continue;
                 }
                 next = O(ragged_fit)(bound, first, count);
@@ -241,7 +242,6 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
 {
         sf_rows j = *job;
         const sf_carry *carry = j.carry;
-        const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         O(ragged) r;
         O(ragged_make)(&r, &j, bound, count);
@@ -251,7 +251,7 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 K_BITS at;
                 if (bound[first + 1] - bound[first] > K_WIDTH) {
                         next = first + 1;
-                        O(val) v = O(ragged_long)(&j, &t, &none, true, none.element, bound[first], bound[next], bound[count]);
+                        O(val) v = O(ragged_long)(&j, &none, true, none.element, bound[first], bound[next], bound[count]);
                         if (carry)
                                 O(add_carry)(carry, &v, 1);
                         N(store_part)(j.y + first * K_OUT, O(lower)(v, &none), 0, 1);

@@ -5,15 +5,8 @@
  * none. K_WIDTH vectors, whatever segments they belong to, are halved until one is left, with the
  * total of vector r in lane r. The totals of a segment are then a segment themselves, K_WIDTH times
  * shorter. When none has more than a vector, the totals are results. So no lane is idle but those
- * of last vectors, and there is nothing that depends on the length of one segment. Widening sums
- * add elements before they become lanes: then a vector has as many elements as memory has in it.
+ * of last vectors, and there is nothing that depends on the length of one segment.
  */
-#ifdef K_TOTALS
-enum { O(vector) = V_BYTES / K_SIZE };
-#else
-enum { O(vector) = K_WIDTH };
-#endif
-
 typedef struct O(halves) {
         /* a vector has elements at[i] .. to[i] - 1 */
         int32_t at[SF_CPU_RAGGED_VECTORS], to[SF_CPU_RAGGED_VECTORS];
@@ -22,18 +15,17 @@ typedef struct O(halves) {
         K_LANE_C total[K_PARTS][SF_CPU_RAGGED_VECTORS + SF_CPU_RAGGED_ROOM];
 } O(halves);
 
-/* Lists the vectors, of `each` elements, of all segments. Those of the totals that they become
- * replace the bounds. */
-static V_APART int64_t O(list_vectors)(O(halves) *h, const int32_t *bound, int64_t count, int32_t each)
+/* Lists the vectors of all segments. Those of the totals that they become replace the bounds. */
+static V_APART int64_t O(list_vectors)(O(halves) *h, const int32_t *bound, int64_t count)
 {
         int32_t n = 0;
         for (int64_t i = 0; i < count; i++) {
                 const int32_t end = bound[i + 1];
                 int32_t at = bound[i];
                 h->bound[i] = n;
-                for (; end - at > each; at += each, n++) {
+                for (; end - at > K_WIDTH; at += K_WIDTH, n++) {
                         h->at[n] = at;
-                        h->to[n] = at + each;
+                        h->to[n] = at + K_WIDTH;
                 }
                 h->at[n] = at;
                 h->to[n++] = end;
@@ -52,13 +44,7 @@ static V_APART void O(halve_whole)(const sf_rows *j, const O(none) *none, const 
                 const char *x = j->x + at[r] * K_SIZE;
                 const int here = to[r] - at[r];
                 __builtin_prefetch(x + j->ahead);
-#if !defined(K_TOTALS)
                 v[r] = O(blend)(v_mask_below(here, K_LANE_BYTES), O(load)(x, NULL, none), O(neutral)(none));
-#elif defined(V_MASK_BITS)
-                v[r] = N(total)(N(first_bytes)(x, here * K_SIZE), none->turn);
-#else
-                v[r] = N(total)((v_u64)v_raw_load(x) & v_mask_below(here * K_SIZE, 1), none->turn);
-#endif
         }
         O(halve_all)(v, K_WIDTH, 0);
         *total = v[0];
@@ -77,12 +63,6 @@ static V_APART void O(halve_some)(const sf_rows *j, const O(none) *none, const i
                 if (!here)
                         continue;
                 const int64_t low = reverse ? 1 - to[r] : at[r];
-#ifdef K_TOTALS
-                if (!j->m) { /* any order will do */
-                        v[r] = N(total)(N(first_bytes)(j->x + low * K_SIZE, here * K_SIZE), none->turn);
-                        continue;
-                }
-#endif
                 const int first = reverse ? K_WIDTH - here : 0;
                 v[r] = O(load_some)(j->x + low * K_SIZE, j->m ? j->m + low : NULL, none, first, here);
                 v[r] = O(blend)(v_mask_below(first + here, K_LANE_BYTES), v[r], beyond);
@@ -116,13 +96,12 @@ static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t cou
         O(halves) h;
         const int32_t *now = bound; /* of elements, then of totals */
         int64_t longest = j->n;
-        int32_t each = j->m ? K_WIDTH : O(vector);
-        for (bool elements = true, last = false; !last; longest = (longest + each - 1) / each, elements = false, each = K_WIDTH) {
+        for (bool elements = true, last = false; !last; longest = (longest + K_WIDTH - 1) / K_WIDTH, elements = false) {
                 const int32_t *at = now, *to = now + 1;
                 int64_t vectors = count;
-                last = longest <= each;
+                last = longest <= K_WIDTH;
                 if (!last) {
-                        vectors = O(list_vectors)(&h, now, count, each);
+                        vectors = O(list_vectors)(&h, now, count);
                         at = h.at;
                         to = h.to;
                         now = h.bound;
@@ -132,7 +111,7 @@ static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t cou
                         O(val) v;
                         if (!elements)
                                 O(halve_totals)(&h, &none, at + i, to + i, many, &v);
-                        else if (many == K_WIDTH && at[i + K_WIDTH - 1] + each <= bound[count] && !j->lanes->reverse && !j->m)
+                        else if (many == K_WIDTH && at[i + K_WIDTH - 1] + K_WIDTH <= bound[count] && !j->lanes->reverse && !j->m)
                                 O(halve_whole)(j, &none, at + i, to + i, &v);
                         else
                                 O(halve_some)(j, &none, at + i, to + i, many, &v);

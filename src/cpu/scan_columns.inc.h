@@ -169,6 +169,10 @@ SF_INLINE void O(scan_strip)(const sf_columns *job, const O(strip) *strip, const
                 N(write_end)(&writer[i], s.y + i * j.y_step + cols * K_OUT);
 }
 
+/* Streams rows of whole elements to any address. */
+#if (defined(K_WHOLE) || (K_LANE_BYTES < 4 && !defined(K_LEAN))) && K_OUT == K_LANE_BYTES
+#define K_TURNABLE
+#endif
 /* Separate functions, each with all registers for itself. strip_any handles masks, and all modes
  * but rotation. */
 static V_APART void O(strip_any)(const sf_columns *j, const O(strip) *s, int mode)
@@ -190,7 +194,7 @@ static V_APART void O(strip_streamed)(const sf_columns *j, const O(strip) *s)
 #endif
 }
 #endif
-#if defined(K_WHOLE) || K_LANE_BYTES < 4
+#ifdef K_TURNABLE
 static V_APART void O(strip_turned)(const sf_columns *j, const O(strip) *s)
 {
         O(scan_strip)(j, s, true, O(mode_turn), 1);
@@ -301,9 +305,8 @@ SF_INLINE void O(scan_whole)(const sf_columns *j, const O(strip) *s, bool aligne
 #ifdef K_LEAN
         O(strip_any)(j, s, stream ? O(mode_stream) : O(mode_store));
 #else
-#if defined(K_WHOLE) || (K_LANE_BYTES < 4 && !defined(K_LEAN))
-        const bool turnable = K_OUT == K_LANE_BYTES && !((uintptr_t)j->y % K_OUT) && !(j->y_step % K_OUT);
-        if (j->stream && !aligned && turnable)
+#ifdef K_TURNABLE
+        if (j->stream && !aligned && !((uintptr_t)j->y % K_OUT) && !(j->y_step % K_OUT))
                 O(strip_turned)(j, s);
         else
 #endif
@@ -372,3 +375,4 @@ static void O(scan_columns)(const sf_columns *j)
         if (j->stream && !j->resume) /* a walk that is resumed waits only once, at its end */
                 v_fence();
 }
+#undef K_TURNABLE

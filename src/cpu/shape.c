@@ -134,6 +134,14 @@ static sf_panel_shape across(const sf_panels *p, int32_t col)
         return SF_PANEL_ROWS;
 }
 
+static bool have_packed(const sf_panels *p)
+{
+        bool all = true;
+        for (int32_t i = 0; i < p->members; i++)
+                all = all && p->member[i].kernels->scan_packed;
+        return all;
+}
+
 void sf_shape_panel(sf_panels *p)
 {
         const int32_t last = p->nbatch - 1;
@@ -156,7 +164,7 @@ void sf_shape_panel(sf_panels *p)
         for (int32_t d = 0; last >= 0 && dims[last].len < FEW_COLUMNS && d < last; d++)
                 if (dims[d].len > dims[p->line].len)
                         p->line = d;
-        if (2 * p->n * p->widest <= p->isa->vector_bytes && last >= 0 && !sf_panels_apart(p) && !p->cut)
+        if (2 * p->n * p->widest <= p->isa->vector_bytes && last >= 0 && !sf_panels_apart(p) && !p->cut && have_packed(p))
                 p->shape = SF_PANEL_PACKED;
 }
 

@@ -12,11 +12,11 @@ typedef struct O(val) {
 #define K_SECOND_VEC N(vec)
 #include "cpu/value_none.inc.h"
 
-/* The compiler vectorises these loops. */
-V_LONG O(val) O(lift)(N(vec) v, const O(none) *none)
+/* The compiler vectorises these loops. They are long, and for elements and totals of usual size not
+ * needed: calls. */
+static V_APART O(val) O(lift_far)(N(vec) v)
 {
         K_LANE_C x[K_WIDTH], power[K_WIDTH];
-        (void)none;
         memcpy(x, &v, sizeof x);
         for (int i = 0; i < K_WIDTH; i++) {
                 power[i] = K_CAT(sf_exp_power_, K_LANE)(x[i]);
@@ -24,7 +24,12 @@ V_LONG O(val) O(lift)(N(vec) v, const O(none) *none)
         }
         return (O(val)){N(get)(power), N(get)(x)};
 }
-V_LONG N(vec) O(log_of)(N(vec) powers, N(vec) multiples)
+SF_INLINE O(val) O(lift)(N(vec) v, const O(none) *none)
+{
+        (void)none;
+        return O(lift_far)(v);
+}
+static V_APART N(vec) O(log_of)(N(vec) powers, N(vec) multiples)
 {
         K_LANE_C power[K_WIDTH], times[K_WIDTH];
         memcpy(power, &powers, sizeof power);
