@@ -911,7 +911,7 @@ typedef struct sf_expr_options {
         const int32_t *axes;  /* of a fold, NULL: all; of a scan one axis, NULL: the last */
         int32_t keepdim;      /* folds: the axes stay, with length 1 */
         int32_t reverse;
-        int32_t exclusive;    /* scans of sf_expr_scan */
+        int32_t exclusive;    /* scans */
         int32_t mask;         /* 0, or a node of bool or u8 */
         sf_scalar initial;    /* sf_expr_derived refuses it */
         sf_dtype dtype;       /* the result's; all zero: the default, above */
@@ -962,8 +962,8 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  *                read of x. Of nothing: NaN
  *   SF_STD       its root, taken in f64
  *   SF_VAR_MEAN  the mean of the same read as SF_VAR's: the first element + sum(d) / n, in f64
- *   SF_CUMMEAN   scans: the same of all elements so far. SF_CUMVAR takes neither mask nor skip_nan
- *   SF_CUMVAR
+ *   SF_CUMMEAN   scans: the same of all elements so far; NaN before the first that counts. With a
+ *   SF_CUMVAR    mask or skip_nan SF_CUMVAR's d is x - the first element that counts
  *   SF_SUMSQ     sum(x * x); integers are widened first
  *   SF_NORM      sum(|x|^order)^(1 / order). Order 1: sum(|x|); 2: the root of the sum of squares;
  *                inf and -inf: the largest and the smallest |x|; 0: how many are not 0. In the

@@ -377,7 +377,7 @@ def test_recurrence_refuses(device):
             scanfold.linear_recurrence(0.5, wrong)
         with pytest.raises(TypeError, match="complex64.*are taken"):
             scanfold.linear_recurrence(wrong, wrong.real)
-    with pytest.raises(TypeError, match="number or an array"):
+    with pytest.raises(TypeError, match="a is 0.5j, a complex number"):
         scanfold.linear_recurrence(0.5j, b)
     out = torch.full((2, 3), 7, device=device)
     with pytest.raises((TypeError, ValueError)):
