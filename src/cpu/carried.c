@@ -96,7 +96,7 @@ static sf_rows scan_rows_job(sf_sharer *w, const sf_chunk *k, int64_t first, int
         sf_rows job = sf_panel_rows(&w->walker[0], &b, k->whole);
         job.y = raw_at(w, k->side, first);
         job.y_row = p->leaf * raw_step(p);
-        job.resume = true;
+        job.raw = job.resume = true;
         job.exclusive = job.stream = false;
         job.carry = NULL;
         return job;

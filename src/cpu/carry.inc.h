@@ -157,17 +157,17 @@ static V_APART void O(scan_last)(const sf_rows *j, const int64_t step)
         O(simple_four)(&last, 0, 1);
 }
 
-/* The step is a constant, so that all addresses of a row are at constant distances from one. Rows
- * need no state besides their carries. */
-SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const int64_t step)
+/* Plain calls have a constant step, so that all addresses of a row are at constant distances from
+ * one. Their rows need no state besides their carries. */
+SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const bool plain, const int64_t step)
 {
         const sf_rows j = *next, n = *now;
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const sf_carry *own = n.carry, common = *n.common;
-        O(carrier) c = O(carrier_of)(&n, 0, 0, &none);
+        O(carrier) c = O(carrier_of)(&n, plain ? 0 : SF_CPU_GROUP, 0, &none);
         O(place) p = O(place_of)(&j, K_WIDTH, 0);
         O(left) left = O(left_of)(&j, &p, SF_CPU_GROUP, 0, &none);
-        const int64_t shift = O(carry_shift)(c.y, step < 0);
+        const int64_t shift = plain ? O(carry_shift)(c.y, step < 0) : 0;
         const uint64_t end = p.tile + (uint64_t)(j.n * j.lanes->inner / (V_SCAN_TILE * K_WIDTH)) - (shift != 0);
         if (shift) {
                 O(carry_edges)(now, &c, shift, step);
@@ -179,11 +179,14 @@ SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
                 O(val) v[SF_CPU_GROUP][V_SCAN_TILE], w[CARRY_ROWS][V_SCAN_TILE];
                 V_UNROLL
                 for (int r = 0; r < SF_CPU_GROUP; r++) {
-                        O(load_tile)(p.x + r * j.x_row, NULL, step, j.ahead, true, K_WIDTH, &none, v[r]);
+                        O(load_tile)(p.x + r * j.x_row, !plain && p.m ? p.m + r * j.m_row : NULL, step, j.ahead, true, K_WIDTH, &none, v[r]);
                         O(scan_tile)(&t, K_LOG_WIDTH, v[r]);
                         if (r % CARRY_ROWS == 0)
                                 O(carry_few)(r, c.x + r * n.x_row, n.x_row, own, &common, step, w);
-                        N(stream_run)(c.y + r * n.y_row, w[r % CARRY_ROWS], V_SCAN_TILE, step < 0);
+                        if (plain)
+                                N(stream_run)(c.y + r * n.y_row, w[r % CARRY_ROWS], V_SCAN_TILE, step < 0);
+                        else
+                                O(write_carried)(&n, &t, c.y + r * n.y_row, w[r % CARRY_ROWS], &c.row[r]);
                 }
                 O(take_left)(&t, &left, p.tile, NULL, 0, SF_CPU_GROUP, v);
                 V_UNROLL
@@ -196,38 +199,48 @@ SF_INLINE void O(carry_and_scan)(const sf_rows *now, const sf_rows *next, const 
                 c.y += V_SCAN_TILE * step * K_SIZE;
                 p.x += V_SCAN_TILE * step * K_SIZE;
                 p.y += V_SCAN_TILE * step * K_LANE_BYTES;
+                p.m = p.m ? p.m + V_SCAN_TILE * step : NULL;
         }
         O(left_put)(&left, p.counters, p.tile, SF_CPU_GROUP);
+        if (!plain)
+                O(carrier_end)(&n, &t, SF_CPU_GROUP, &c, 0, &none);
         if (shift)
                 O(scan_last)(next, step);
 }
 static V_APART void O(carry_up)(const sf_rows *now, const sf_rows *next)
 {
-        O(carry_and_scan)(now, next, K_WIDTH);
+        O(carry_and_scan)(now, next, true, K_WIDTH);
 }
 static V_APART void O(carry_down)(const sf_rows *now, const sf_rows *next)
 {
-        O(carry_and_scan)(now, next, -K_WIDTH);
+        O(carry_and_scan)(now, next, true, -K_WIDTH);
+}
+static V_APART void O(carry_any)(const sf_rows *now, const sf_rows *next)
+{
+        O(carry_and_scan)(now, next, false, now->lanes->reverse ? -K_WIDTH : K_WIDTH);
 }
 
 static void O(carry_rows)(const sf_rows *now, const sf_rows *next)
 {
         /* Shifting pays only if a vector is a whole cache line: half a line that is not followed at
          * once by the other half gains nothing. */
-        const bool shifts = V_BYTES == 64 && (uintptr_t)now->y % K_STORAGE_BYTES == 0 && now->y_row % V_BYTES == 0 &&
+        const bool shifts = K_CONVERT == K_SAME && V_BYTES == 64 && (uintptr_t)now->y % K_STORAGE_BYTES == 0 && now->y_row % V_BYTES == 0 &&
                             O(carry_shift)(now->y, now->lanes->reverse) % now->lanes->inner == 0;
         const bool plain = now->stream && (shifts || N(aligned)(now)) && !now->exclusive && !now->m;
-        if (plain && next && now->rows == SF_CPU_GROUP && next->rows == SF_CPU_GROUP && now->n == next->n) {
+        if (!next || now->rows < SF_CPU_GROUP || next->rows < SF_CPU_GROUP || now->n != next->n) {
+                for (int64_t at = 0; at < now->rows; at++)
+                        O(carry_one)(now, at);
+                if (next) /* into scratch */
+                        O(scan_simple)(next);
+        } else if (plain) {
                 (now->lanes->reverse ? O(carry_down) : O(carry_up))(now, next);
-                return;
+        } else {
+                O(carry_any)(now, next);
         }
-        for (int64_t at = 0; at < now->rows; at++)
-                O(carry_one)(now, at);
-        if (next) /* into scratch */
-                O(scan_simple)(next);
 }
 #endif
 
+#if K_CONVERT == K_SAME
 /* Narrow matrices: a vector holds parts of any rows and columns. */
 SF_INLINE void O(carry_vectors)(const sf_run *j, int64_t at, const int many, O(val) *v)
 {
@@ -291,3 +304,4 @@ static void O(carry_run)(const sf_run *job)
                 place = place + 1 == j.period ? 0 : place + 1;
         }
 }
+#endif

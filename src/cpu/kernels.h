@@ -83,8 +83,9 @@ typedef struct sf_rows {
         bool resume;
         bool exclusive;
         bool stream; /* write around the cache */
-        /* folds: y is scratch and gets a vector of values for each row, its total in every
-         * position */
+        /* y is scratch. scan_rows writes lanes there, not rounded to storage; only full vectors of
+         * values of one component. fold_rows writes a vector of values for each row, its total in
+         * every position */
         bool raw;
         bool wide; /* folds: results are written as lanes, not rounded to storage */
         sf_prelude lift; /* only of kernels that say so */
@@ -209,11 +210,11 @@ typedef struct sf_cpu_kernels {
         bool lifts;    /* folds may be given a lift */
         int32_t (*fold_tile)(const sf_lanes *); /* vectors in fold_rows' tile */
         void (*scan_rows)(const sf_rows *);
-        /* x of `now` is what scan_rows wrote: adds the carries and writes y. Meanwhile scans
+        /* x of `now` is what a raw scan_rows wrote: adds the carries and writes y. Meanwhile scans
          * `next`, unless it is NULL, into scratch that may be the same: a tile there is overwritten
          * after it has been read. Rows are leaves of an aligned block of SF_CPU_GROUP: row r has
-         * one entry of its own for each bit set in r, one after another. NULL where elements are
-         * converted to lanes, or it does not pay: then a chunk is folded first. */
+         * one entry of its own for each bit set in r, one after another. NULL where it does not
+         * pay: then a chunk is folded first. */
         void (*carry_rows)(const sf_rows *now, const sf_rows *next);
         void (*carry_run)(const sf_run *); /* NULL if elements are converted to lanes */
         /* NULL if lanes are too narrow for anything but whole rows and columns, and in portable

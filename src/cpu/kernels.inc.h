@@ -53,11 +53,6 @@
 #define K_PACKED
 #endif
 
-/* A shared axis is read once only where elements are lanes. */
-#if K_LANE_BYTES >= 4 && K_CONVERT == K_SAME && !defined(K_LEAN)
-#define K_CARRIES
-#endif
-
 /* Lanes of 1 or 2 bytes are exchanged in groups that do not fit the tree. */
 #if K_LANE_BYTES < 4 && defined(K_ORDERED)
 #undef K_ABSENT
@@ -221,7 +216,7 @@ SF_INLINE void O(lower_all)(const O(val) *v, const O(none) *none, const int coun
 
 #include "cpu/scan_columns.inc.h"
 
-#ifdef K_CARRIES
+#if !defined(K_LEAN) && K_LANE_BYTES >= 4
 #include "cpu/carry.inc.h"
 #endif
 #endif
@@ -277,10 +272,10 @@ static const sf_cpu_kernels O(kernels) = {
 #ifndef K_FOLDS
         .scan_rows = L(scan_rows),
         .scan_columns = L(scan_columns),
-#ifdef K_CARRIES
 #ifdef K_WHOLE
         .carry_rows = L(carry_rows),
 #endif
+#if K_CONVERT == K_SAME && K_LANE_BYTES >= 4 && !defined(K_LEAN)
         .carry_run = L(carry_run),
 #endif
 #ifdef K_PACKED
@@ -337,7 +332,6 @@ static const sf_cpu_kernels O(kernels) = {0};
 #undef K_FOLDS
 #undef K_RAGGED
 #undef K_PACKED
-#undef K_CARRIES
 #undef K_LIFTS
 #undef K_SMALL
 #undef K_LIFT_LOOP

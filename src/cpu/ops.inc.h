@@ -18,7 +18,7 @@
 #endif
 #define K_COMBINE(a, b) ((a) + (b))
 #define K_COMMUTES
-#if K_CONVERT == K_NONZERO || defined(K_RARE)
+#if K_CONVERT >= K_NONZERO || defined(K_RARE)
 #define K_FOLDS
 #endif
 #if K_OUT > K_STORAGE_BYTES && !K_REAL

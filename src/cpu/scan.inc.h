@@ -76,7 +76,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
         const N(tables) t = N(tables_of)(j.lanes);
         const O(none) none = O(none_of)(j.identity, j.turn, j.beside);
         const int64_t elements = j.n * j.lanes->inner, tiles = elements / (V_SCAN_TILE * K_WIDTH);
-        const bool hold = N(holds) && j.stream;
+        const bool raw = K_CONVERT != K_SAME && j.raw, hold = N(holds) && j.stream;
         /* Near the end of a long row, prefetch the beginning of the next group's rows. */
         const int64_t turn = (j.ahead < 0 ? -j.ahead : j.ahead) / (V_SCAN_TILE * K_WIDTH * K_SIZE);
         const bool turns = turn < tiles && !j.resume;
@@ -86,6 +86,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
         for (; groups > 0; groups--, at += many) {
                 O(place) p = O(place_of)(&j, K_WIDTH, at);
                 O(left) left = O(left_of)(&j, &p, many, at, &none);
+                const int64_t y_step = p.step * (raw ? K_LANE_BYTES : K_OUT);
                 for (int64_t todo = tiles; todo > 0; todo--, p.tile++) {
                         O(val) v[SF_CPU_GROUP][V_SCAN_TILE];
                         V_UNROLL
@@ -102,7 +103,11 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                                 char *y = p.y + r * j.y_row;
                                 N(vec) result[V_SCAN_TILE];
                                 O(lower_all)(v[r], &none, V_SCAN_TILE, result);
-                                if (hold) {
+                                if (raw) {
+                                        V_UNROLL
+                                        for (int i = 0; i < V_SCAN_TILE; i++)
+                                                N(put)(y + i * y_step, result[i]);
+                                } else if (hold) {
                                         V_UNROLL
                                         for (int i = 0; i < V_SCAN_TILE; i++)
                                                 held.v[r][i] = result[i];
@@ -114,7 +119,7 @@ SF_INLINE void O(simple_group)(const sf_rows *job, const int many, int64_t at, i
                         }
                         held.y = hold ? p.y : NULL;
                         p.x += V_SCAN_TILE * p.step * K_SIZE;
-                        p.y += V_SCAN_TILE * p.step * K_OUT;
+                        p.y += V_SCAN_TILE * y_step;
                         p.m = p.m ? p.m + V_SCAN_TILE * p.step : NULL;
                 }
                 O(left_put)(&left, p.counters, p.tile, many);
@@ -294,7 +299,7 @@ static V_APART void O(scan_end)(const sf_rows *j, int64_t at, const O(place) *p,
 SF_INLINE void O(scan_ends)(const sf_rows *j, const int many, const int unit, int64_t at, O(row) *row)
 {
         const int64_t elements = j->n * j->lanes->inner, over = elements % (V_SCAN_TILE * unit);
-        O(place) p = O(place_on)(O(place_of)(j, unit, at), elements - over);
+        O(place) p = O(place_on)(j, O(place_of)(j, unit, at), elements - over);
         p.tile += (uint64_t)(elements / (V_SCAN_TILE * unit));
         for (int r = 0; over && r < many; r++) {
                 O(scan_end)(j, at + r, &p, row ? &row[r] : NULL, over);
@@ -466,7 +471,7 @@ SF_INLINE void O(scan_rows_of)(const sf_rows *j)
 #endif
         } else if (O(is_simple)(j)) {
 #ifdef K_WHOLE
-                const bool whole = !j->start && !j->resume && !j->stream && !j->carry;
+                const bool whole = !j->start && !j->resume && !j->stream && !j->raw && !j->carry;
                 if (whole && j->n < V_SCAN_TILE * K_WIDTH && j->lanes->inner == 1)
                         O(scan_short)(j, (j->n + K_WIDTH - 1) / K_WIDTH);
                 else

@@ -23,7 +23,7 @@ SF_INLINE O(place) O(place_of)(const sf_rows *j, int unit, int64_t at)
         /* A vector's address is that of its lowest lane; in reverse this is its last position. */
         const int64_t offset = j->lanes->reverse ? -(int64_t)(unit - inner) : 0;
         return (O(place)){.x = j->x + at * j->x_row + offset * K_SIZE,
-                          .y = j->y + at * j->y_row + offset * K_OUT,
+                          .y = j->y + at * j->y_row + offset * (j->raw ? K_LANE_BYTES : K_OUT),
                           .m = j->m ? j->m + at * j->m_row + offset : NULL,
                           /* If a call resumes or is resumed, each of its few rows has a counter of
                            * its own. */
@@ -33,11 +33,11 @@ SF_INLINE O(place) O(place_of)(const sf_rows *j, int unit, int64_t at)
 }
 
 /* The place `elements` further on. */
-SF_INLINE O(place) O(place_on)(O(place) p, int64_t elements)
+SF_INLINE O(place) O(place_on)(const sf_rows *j, O(place) p, int64_t elements)
 {
         const int64_t on = p.step < 0 ? -elements : elements;
         p.x += on * K_SIZE;
-        p.y += on * K_OUT;
+        p.y += on * (j->raw ? K_LANE_BYTES : K_OUT);
         p.m = p.m ? p.m + on : NULL;
         return p;
 }

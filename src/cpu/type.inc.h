@@ -71,9 +71,8 @@
 #endif
 #define K_SIGN ((uint64_t)1 << (K_LANE_BITS - 1))
 
-/* Scans of bool, of 16 bits to 16 bits, of narrow integers into 64 bits and of f32 with an f64
- * accumulator are rare: they go through a panel. */
-#if K_CONVERT == K_TRUTH || K_CONVERT == K_WIDE || (K_CONVERT >= K_FROM_INTEGER && K_STORAGE_BYTES < 4) || (K_LANE_BYTES == 2 && K_CONVERT == K_SAME)
+/* Scans of bool, and of 16 bits to 16 bits, are rare: they go through a panel. */
+#if K_CONVERT == K_TRUTH || (K_LANE_BYTES == 2 && K_CONVERT == K_SAME)
 #define K_RARE
 #endif
 
