@@ -997,8 +997,8 @@ SF_API int32_t sf_expr_fold(sf_graph *graph, int32_t x, const sf_expr_options *o
  *
  * The result has x's dtype, which must be real, or the one in the options; SF_SUMSQ's is that of a
  * sum, SF_NANMAX's and SF_NANMIN's that of a max, SF_ANY's and SF_ALL's bool, SF_COUNT_NONZERO's
- * i64. A correction above the number of elements is refused. Where a mask leaves no more elements than
- * the correction the result is NaN or infinite; with skip_nan, of reals, it is NaN.
+ * i64. A correction above the number of elements is refused. Where a mask leaves no more elements
+ * than the correction the result is NaN or infinite; with skip_nan, of reals, it is NaN.
  *
  * Error: the first element is one of the values, so sum(d * d) is at most n + 1 times the sum of
  * squares around the mean, and of n elements SF_VAR is within (n + 1) * (log2(n) + 4) * 2^-53 of

@@ -287,6 +287,42 @@ static void found_initial(void)
 }
 
 /*
+ * Totals whose gates multiply to about the least normal number, 2^-126, above it and below, along rows
+ * and columns; a large initial value, or a large gate later, shows what they are.
+ */
+static void around_the_least(void)
+{
+        enum { N = 300, LINES = 6 * 64, ALL = N * LINES, GATE = 270 };
+        static float a[ALL], b[ALL], right[ALL], y[ALL];
+        int64_t shape[2];
+        for (int kind = 0; kind < 8; kind++) {
+                const bool columns = kind & 1;
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                o.axis = !columns;
+                o.reverse = kind & 2;
+                o.initial = sf_real(kind & 4 ? 3e30 : 1);
+                shape[columns] = LINES;
+                shape[!columns] = N;
+                for (int64_t line = 0; line < LINES; line++)
+                        for (int64_t i = 0; i < N; i++) {
+                                const int64_t at = columns ? i * LINES + line : line * N + i, from = o.reverse ? N - 1 - i : i;
+                                /* `length` of them are 2^-128 to 2^-122 */
+                                const double length = 8 << line / 64;
+                                a[at] = !(kind & 4) && from == GATE ? 0x1p100f : (float)exp2((-128 + (double)(line % 64) / 64 * 6) / length);
+                                b[at] = kind & 4 ? 1e-14f + 1e-15f * (float)(hash((uint64_t)at) % 64) : 1 + (float)(hash((uint64_t)at) % 64) / 64;
+                        }
+                sf_tensor ta = tensor(a, SF_F32, 2, shape), tb = tensor(b, SF_F32, 2, shape), tr = tensor(right, SF_F32, 2, shape), ty = tensor(y, SF_F32, 2, shape);
+                for (int e = 0; e < engine_count; e++) {
+                        CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, e ? &ty : &tr, &o) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                        for (int64_t i = 0; e && i < ALL; i++)
+                                if (!same_bits(DT_F32, &right[i], &y[i]))
+                                        FAIL("%s: kind %d, element %" PRId64 " is %a, not %a", engines[e].name, kind, i, (double)y[i], (double)right[i]);
+                        checks++;
+                }
+        }
+}
+
+/*
  * Products of gates that are not normal numbers, or are rounded to zero, and are multiplied by 2^120
  * later, in f32. Gates of about 1/4 make such a product of block A, 64 positions from 128 on, behind
  * which is block R, as long: its first gate is 2^120, and its first number takes away all but what
@@ -401,6 +437,7 @@ int main(int argc, char **argv)
         limits();
         flushed();
         found_initial();
+        around_the_least();
         found_again();
         laws();
         refusals();

@@ -55,7 +55,7 @@ SF_INLINE bool O(exact_product)(K_LANE_C l, K_LANE_C a, K_LANE_C *product)
         K_LANE_UNSIGNED bits[2], count = 0;
         memcpy(&bits[0], &l, sizeof l);
         memcpy(&bits[1], &a, sizeof a);
-        if (sum >= O(size)(0) + O(size)(2 - O(bias))) {
+        if (sum >= O(size)(0) + O(size)(1 - O(bias))) { /* both are normal numbers, and their product */
                 *product = l * a;
                 return true;
         }

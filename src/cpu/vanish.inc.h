@@ -124,7 +124,8 @@ SF_INLINE void O(take_entries)(const char *const *entry, int64_t at, int entries
 
 #if K_LANE_BITS == 32
 /* Products of which some may not be normal numbers, in f64: multiples of the least number, to which
- * adding 3/2 times 2^52 of it rounds them. */
+ * adding 3/2 times 2^52 of it rounds them. How many these are are the bits of the product, if that
+ * is at most 2^-125. */
 SF_INLINE N(vec) O(small_product)(N(vec) a, N(vec) b, K_BITS small)
 {
         typedef double wide __attribute__((vector_size(2 * V_BYTES)));
@@ -144,7 +145,7 @@ SF_INLINE O(val) O(join_entry)(const char *entry, O(val) total)
 {
         const O(val) l = O(get)(entry);
         const K_BITS sum = O(magnitude)(l.a) + O(magnitude)(total.a), one = O(power)(0);
-        const K_BITS normal = one + O(power)(2 - O(bias));
+        const K_BITS normal = one + O(power)(1 - O(bias));
         if (!O(may_vanish)(entry) || !v_any(O(above)(normal, sum)))
                 return O(combine)(l, total);
         if (v_any(O(harm_of)(l)) || !O(are_decided)(O(magnitude)(total.a) + one, 1, &total))
