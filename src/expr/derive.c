@@ -189,9 +189,9 @@ static int32_t not_a_number(sf_ir *ir, const sf_derivation *d, sf_dt dt)
  * The variance in f64. Over all elements it takes one read: with d the distance of each element to
  * the first one, it is (sum(d * d) - sum(d)^2 / n) / (n - correction). Rounding may make this
  * slightly negative; then it is 0. With a mask, the first element may be masked out. So a fold
- * computes the mean first, and a second read the distances to it; a scan, whose mean moves, finds the
- * first element that counts. Where no more elements count than
- * the correction, the divisor is 0; where NaN are skipped it is NaN, as for NumPy's nanvar.
+ * computes the mean first, and a second read the distances to it; a scan, whose mean moves, finds
+ * the first element that counts. Where no more elements count than the correction, the divisor is 0;
+ * where NaN are skipped it is NaN, as for NumPy's nanvar.
  */
 static int32_t variance(sf_ir *ir, const sf_derivation *d)
 {
