@@ -359,6 +359,36 @@ def variance(s):
 
 
 @model
+def variance_and_mean(s):
+    return lambda x: torch.var_mean(x, 1), [s.normal(ROWS, COLUMNS, grad=True)]
+
+
+@model
+def deviation_and_mean_down_columns(s):
+    return lambda x: torch.std_mean(x, 0), [s.normal(ROWS, COLUMNS)]
+
+
+@model
+def max_and_its_index(s):
+    return lambda x: torch.max(x, 1), [s.normal(ROWS, COLUMNS, grad=True)]
+
+
+@model
+def min_and_max(s):
+    return lambda x: torch.aminmax(x, dim=1), [s.normal(ROWS, COLUMNS)]
+
+
+@model
+def argmax_of_channels(s):
+    return lambda x: torch.argmax(x, 1), [s.normal(16, 64, 256, 256)]
+
+
+@model
+def any_of_rows(s):
+    return lambda m: torch.any(m, 1), [s.mask(4 * ROWS, COLUMNS)]
+
+
+@model
 def product(s):
     return lambda x: torch.prod(x, 1), [s.uniform(ROWS, COLUMNS, low=0.99, high=1.01)]
 
@@ -389,6 +419,16 @@ def exclusive_cumsum(s):
 @model
 def cumprod(s):
     return lambda x: torch.cumprod(x, dim=1), [s.uniform(ROWS, COLUMNS, low=0.99, high=1.01)]
+
+
+@model
+def cummax_with_indices(s):
+    return lambda x: torch.cummax(x, 1), [s.normal(ROWS, COLUMNS, grad=True)]
+
+
+@model
+def logcumsumexp(s):
+    return lambda x: torch.logcumsumexp(x, 1), [s.normal(ROWS, COLUMNS)]
 
 
 @model

@@ -48,7 +48,8 @@ PRODUCTS = {"cuda": [((16384, 16384), 1, "float32"), ((16384, 16384), 0, "float3
             "cpu": [((4096, 4096), 1, "float32"), ((4096, 4096), 0, "float32"), ((1 << 24,), 0, "float32"), ((4096, 2048), 1, "float64")]}
 # Beside plain reads; logsumexp is to be twice torch's speed, and has none.
 CPU_BARS = {"argmax": 0.9, "any": 0.9, "all": 0.9, "count_nonzero": 0.9, "max, indices": "-", "cummax, indices": "-", "logsumexp": "-", "logcumsumexp": "-"}
-SEQUENCES = {"cuda": [(8, 1536, n) for n in (65536, 16384, 2048, 65537, 1000)], "cpu": [(8, 192, n) for n in (16384, 2048, 1000)]}
+SEQUENCES = {"cuda": [(8, 1536, n) for n in (65536, 16384, 2048, 65537, 1000)], "cpu": [(8, 192, 16384), *((8, lines, n) for n in (2048, 1000) for lines in (1536, 192))]}
+COLUMNS = {"cuda": [(8, 2048, 1536)], "cpu": [(8, 2048, 1536), (8, 2048, 192)]}  # sequences along dim 1
 
 
 PAUSE = 5e-3  # seconds before a turn on the CPU
@@ -262,15 +263,15 @@ def main():
 
     def recurrence(a, b, dim):
         return scanfold.linear_recurrence(a, b, dim)
-    bars = (0.92, 0.92, 0.85, 0.85, 0.8)
-    for shape, bar in list(zip(SEQUENCES[device], bars)) + [((8, 2048, 1536) if device == "cuda" else (8, 2048, 192), 0.85)]:
+    cases = [(shape, 2) for shape in SEQUENCES[device]] + [(shape, 1) for shape in COLUMNS[device]]
+    bars = (0.92, 0.92, 0.85, 0.85, 0.8, 0.85) if device == "cuda" else [0.5] * len(cases)
+    for (shape, dim), bar in zip(cases, bars):
         if wanted("recurrence"):
             a = torch.rand(shape, device=device) * 0.2 + 0.8
             b, g = (torch.randn(shape, device=device) for _ in range(2))
-            dim = 1 if shape[-1] in (1536, 192) else 2
-            rows.append(measure("recurrence", [a, b], dim, recurrence, lambda a, b, dim: torch.addcmul(b, a, b), bar if device == "cuda" else 0.5, device))
+            rows.append(measure("recurrence", [a, b], dim, recurrence, lambda a, b, dim: torch.addcmul(b, a, b), bar, device))
             rows.append(measure("recurrence and backward", [a, b, g], dim, forward_and_backward(recurrence, 2),
-                                lambda a, b, g, dim: torch.addcmul(b, a, g), 0.85, device,
+                                lambda a, b, g, dim: torch.addcmul(b, a, g), 0.85 if device == "cuda" else "-", device,
                                 again=2))  # going back reads a and h again
             del a, b, g
     if args.out:

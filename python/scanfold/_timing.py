@@ -42,7 +42,8 @@ class Contender:
         return self.last
 
     def backward(self):
-        return torch.autograd.grad(flat(self.last), self.leaves, self.given, retain_graph=True)
+        differentiable = [t for t in flat(self.last) if t.requires_grad]  # indices are not
+        return torch.autograd.grad(differentiable, self.leaves, self.given, retain_graph=True)
 
     def results(self):
         """The results of one forward pass and, if gradients are wanted, of its backward pass."""
@@ -50,7 +51,7 @@ class Contender:
         if not self.leaves:
             return {"forward": made}
         if self.given is None:
-            self.given = [torch.ones_like(t) for t in made]
+            self.given = [torch.ones_like(t) for t in made if t.requires_grad]
         return {"forward": [t.detach() for t in made], "backward": list(self.backward())}
 
 
