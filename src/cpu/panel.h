@@ -59,7 +59,7 @@ typedef struct sf_panel_member {
         bool streams; /* writes around the cache, in whole cache lines */
         /* a scan whose results go around the cache from another panel, laid out as memory is */
         bool gathers;
-        bool through;  /* map: the load program writes the output itself */
+        bool through;  /* map: the load program writes the output itself; of segments too */
         bool wide; /* a fold that reads memory: its kernel writes lanes, not rounded to storage */
         /* a fold whose kernel reads memory, and lifts its elements; centre: the operand, or -1 */
         sf_prelude lift;
@@ -294,6 +294,8 @@ typedef struct sf_block {
         /* its first position in its sequence, and the sequence's length; of segments, of its
          * segment */
         int64_t start, length;
+        int64_t segment; /* 1 + the entry of the only segment in it; 0: operands that have one element for
+                          * each segment are repeated in scratch */
 } sf_block;
 
 /* How many bytes the tensors of a walk are from where the plan has them: a chain's plans are made
@@ -462,6 +464,8 @@ sf_status sf_across_finish(sf_context *ctx, const sf_across *a, const sf_step *a
  * ------------------------------------------------------------------------------------------- */
 /* The most parts of segments in a block. */
 #define SF_PANEL_CUTS SF_FUSED_BLOCK
+/* Bytes that may be written behind what is repeated for a block's segments. */
+#define SF_PANEL_PAST 64
 _Static_assert(SF_PANEL_CUTS <= SF_CPU_RAGGED_CUTS, "one call for a block's segments");
 static inline int64_t sf_panels_cuts(const sf_panels *p)
 {
