@@ -104,6 +104,11 @@ void sf_backend_share(sf_context *ctx, sf_device device, size_t size, sf_memory 
         sf_cuda_share(ctx, device, size, &memory->data, &memory->owner);
 }
 
+sf_status sf_backend_send(sf_context *ctx, sf_device device, void *stream, void *to, const sf_memory *memory, size_t size)
+{
+        return sf_cuda_send(ctx, device, stream, to, memory->data, size);
+}
+
 void sf_backend_unshare(sf_memory *memory)
 {
         sf_cuda_unshare(memory->owner);

@@ -86,6 +86,9 @@ sf_status sf_backend_copy(sf_context *ctx, sf_device device, void *stream, void 
  * the host sees what work on the stream has written.
  */
 void sf_backend_share(sf_context *ctx, sf_device device, size_t size, sf_memory *memory);
+/* Copies what is in it to the device in the stream's order, without waiting: nobody gets the memory
+ * again before it has been copied. */
+sf_status sf_backend_send(sf_context *ctx, sf_device device, void *stream, void *to, const sf_memory *memory, size_t size);
 void sf_backend_unshare(sf_memory *memory);
 sf_status sf_backend_wait(sf_context *ctx, sf_device device, void *stream);
 

@@ -273,7 +273,8 @@ void sf_cuda_share(const sf_context *ctx, sf_device device, size_t size, void **
         if (!atomic_exchange(&d->sharing, true)) {
                 if (!d->shared && d->driver->host_allocate(&d->shared, SF_CUDA_SHARED, CU_HOST_PORTABLE_MAPPED) != CU_OK)
                         d->shared = NULL;
-                if (d->shared) {
+                d->sent = d->sent && !sf_cuda_use_over(d, &d->sending);
+                if (d->shared && !d->sent) {
                         *data = d->shared;
                         *owner = d;
                 } else {
@@ -287,6 +288,30 @@ void sf_cuda_unshare(void *owner)
 {
         sf_cuda_device *d = owner;
         atomic_store(&d->sharing, false);
+}
+
+/* A graph that is being captured would copy later what is in the memory then: waiting fails, and says so. */
+static bool is_captured(const sf_cuda_device *d, cu_stream stream)
+{
+        int capture = 0;
+        return d->driver->capture_info(stream, &capture, NULL, NULL, NULL, NULL) != CU_OK || capture == CU_CAPTURE_ACTIVE;
+}
+
+sf_status sf_cuda_send(const sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size)
+{
+        sf_cuda_device *d;
+        bool entered;
+        SF_TRY(sf_cuda_device_enter(ctx, device.device_id, &d, &entered));
+        cu_result code = d->driver->copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, size, stream);
+        if (code == CU_OK) {
+                sf_cuda_use_end(d, &d->sending, stream);
+                d->sent = d->sending.told && !is_captured(d, stream);
+                if (!d->sent)
+                        code = d->driver->stream_wait(stream);
+        }
+        sf_status status = code == CU_OK ? SF_OK : sf_cuda_device_fail(ctx, d, code, "copying from the host to the device");
+        sf_cuda_device_leave(d, entered);
+        return status;
 }
 
 static sf_status measure_stage(void *with, const sf_step *step)

@@ -90,6 +90,8 @@ typedef struct sf_cuda_device {
         _Atomic(sf_cuda_graph_block *) given_back;
         atomic_bool sharing; /* somebody has `shared`: SF_CUDA_SHARED bytes, allocated when needed */
         void *shared;
+        bool sent; /* a copy that nobody waited for, `sending`, may still read it */
+        sf_cuda_use sending;
 } sf_cuda_device;
 
 /* The device, initialised on first use. */

@@ -48,6 +48,9 @@ sf_status sf_entries_move(sf_shard *s, sf_entries *n, bool to_device)
         n->waited = true;
         if (n->same)
                 return sf_backend_wait(s->ctx, s->p.step.device, s->p.step.stream);
+        if (to_device && n->shared.data)
+                return sf_backend_send(s->ctx, s->p.step.device, s->p.step.stream, to, &n->shared,
+                                       (size_t)n->count * n->each);
         return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, to, from,
                                (size_t)n->count * n->each);
 }
@@ -122,14 +125,15 @@ static sf_status put_result(sf_shard *s, sf_dt dt, sf_value v)
         return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);
 }
 
-static sf_status put_results(sf_shard *s, const sf_entries *n)
+static sf_status put_results(sf_shard *s, sf_entries *n)
 {
         sf_part_step t;
         if (is_contiguous(s))
-                return sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, s->p.out.data,
-                                       n->host, n->each);
-        SF_TRY(sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream, n->device.data, n->host,
-                               n->each));
+                return n->shared.data ? sf_backend_send(s->ctx, s->p.step.device, s->p.step.stream,
+                                                        s->p.out.data, &n->shared, n->each)
+                                      : sf_backend_copy(s->ctx, s->p.step.device, s->p.step.stream,
+                                                        s->p.out.data, n->host, n->each);
+        SF_TRY(sf_entries_move(s, n, true));
         make_copy(s, s->p.step.out, &t);
         t.x = sf_entries_view(s, &t, n, 0, s->p.step.out);
         return sf_run_steps(s->ctx, 1, &t.step, &t.views, NULL, 0, NULL);

@@ -481,6 +481,46 @@ static void test_reset(void)
         cuda->set_current(0);
 }
 
+/* Memory that the host and the device share: a copy from it is not waited for, and until it has been made nobody gets the memory. */
+static void test_sending(void)
+{
+        const sf_device device = {SF_CUDA, 0};
+        void *stream = (void *)0x6660, *to = (void *)(uintptr_t)FAKE_MEMORY(0); /* the one that can be waited for */
+        sf_memory memory, other;
+        sf_context *ctx;
+        CHECK(sf_context_resolve(NULL, &ctx) == SF_OK, "%s", sf_last_error(NULL));
+        sf_backend_share(ctx, device, 1000, &memory);
+        CHECK(memory.data, "there is none");
+        const long waits = calls(FAKE_stream_wait);
+        CHECK(sf_backend_send(ctx, device, stream, to, &memory, 1000) == SF_OK, "%s", sf_last_error(NULL));
+        CHECK(calls(FAKE_stream_wait) == waits, "a copy was waited for");
+        sf_backend_unshare(&memory);
+        cuda->busy = 1;
+        sf_backend_share(ctx, device, 1000, &memory);
+        CHECK(!memory.data, "it was given while it is copied");
+        cuda->busy = 0;
+        sf_backend_share(ctx, device, 1000, &memory);
+        CHECK(memory.data, "it was not given after it had been copied");
+        sf_backend_share(ctx, device, 1000, &other);
+        CHECK(!other.data, "it was given twice");
+
+        /* A graph would copy what is there when it runs; and without an event nobody knows when the copy has been made. */
+        cuda->capturing = stream;
+        CHECK(sf_backend_send(ctx, device, stream, to, &memory, 1000) == SF_OK, "%s", sf_last_error(NULL));
+        CHECK(calls(FAKE_stream_wait) == waits + 1, "a captured copy was not waited for");
+        cuda->capturing = NULL;
+        cuda->result[FAKE_event_record] = 1;
+        CHECK(sf_backend_send(ctx, device, stream, to, &memory, 1000) == SF_OK, "%s", sf_last_error(NULL));
+        CHECK(calls(FAKE_stream_wait) == waits + 2, "a copy without an event was not waited for");
+        cuda->result[FAKE_event_record] = 0;
+        sf_backend_unshare(&memory);
+        cuda->busy = 1;
+        sf_backend_share(ctx, device, 1000, &memory);
+        CHECK(memory.data, "it was not given after a copy that was waited for");
+        sf_backend_unshare(&memory);
+        cuda->busy = 0;
+}
+
 int main(int argc, char **argv)
 {
         char folder[] = "/tmp/scanfold-test-XXXXXX", command[128];
@@ -506,6 +546,7 @@ int main(int argc, char **argv)
                 cuda->watch(false);
                 test_warm();
                 test_many_streams();
+                test_sending();
                 test_reset();
         }
         snprintf(command, sizeof command, "rm -rf %s", folder);

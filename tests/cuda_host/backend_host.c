@@ -259,6 +259,11 @@ void sf_backend_share(sf_context *ctx, sf_device device, size_t size, sf_memory 
                 sf_backend_keep(ctx, device, size, memory);
 }
 
+sf_status sf_backend_send(sf_context *ctx, sf_device device, void *stream, void *to, const sf_memory *memory, size_t size)
+{
+        return sf_backend_copy(ctx, device, stream, to, memory->data, size);
+}
+
 void sf_backend_unshare(sf_memory *memory)
 {
         sf_backend_free(NULL, (sf_device){SF_CPU, 0}, memory);
