@@ -127,6 +127,21 @@ layout sf_cuda_anywhere(layout l)
         return l;
 }
 
+layout sf_cuda_loosened(layout l)
+{
+        const sf_step *s = l.step;
+        const int out = size_of(s->out);
+        if (!l.loads || sf_cuda_stores_fused(s) || s->sibling || s->m || s->nseq > 1 || !unit(l.line.y, out))
+                return l;
+        const int in = sf_cuda_largest_operand(&l), most = 16 / (in > out ? in : out);
+        if (l.width == most || most * out < 4)
+                return l;
+        l.width = most;
+        l.loose = true;
+        l.shift_out = !begins_aligned(s, &l.line, true, most);
+        return l;
+}
+
 layout sf_cuda_in_packs(layout l)
 {
         const sf_step *s = l.step;

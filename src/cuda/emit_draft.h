@@ -158,6 +158,7 @@ typedef struct layout {
         bool early;
         int past;           /* columns: by so many */
         bool loads;         /* there is a load program */
+        bool loose;         /* vectors of its operands may be at any address, in chained scans */
 } layout;
 
 /* The step with its sequence (down false) or its last batch dimension (down true) as the line.
@@ -170,6 +171,10 @@ layout sf_cuda_shifted(layout l, bool always);
 
 /* The same for a chained scan, whose vectors keep their positions. */
 layout sf_cuda_anywhere(layout l);
+
+/* The same where a program loads. sf_cuda_loose: is operand k at any address there? */
+layout sf_cuda_loosened(layout l);
+bool sf_cuda_loose(const layout *l, int32_t k);
 
 /* Columns of a scan: in packs, if vectors would be short. */
 layout sf_cuda_in_packs(layout l);

@@ -113,6 +113,13 @@ int sf_cuda_operand_unit(const layout *l, int32_t k)
         return u && (l->width == 1 || suits(l, k, l->width)) ? u : 0;
 }
 
+bool sf_cuda_loose(const layout *l, int32_t k)
+{
+        const sf_operand *o = &l->step->fuse->operand[k];
+        const int size = size_of((int32_t)o->dt);
+        return l->loose && load_reads(l) >> k & 1 && !o->lacks_last && unit(line_stride(l, k), size) && l->width * size >= 4 && !sf_cuda_operand_unit(l, k);
+}
+
 /* How a scan reads an operand that lacks an element: its elements may be contiguous, but not
  * aligned. */
 static int loosely(const layout *l, int32_t k)
@@ -120,7 +127,7 @@ static int loosely(const layout *l, int32_t k)
         const sf_operand *o = &l->step->fuse->operand[k];
         const int u = unit(line_stride(l, k), size_of((int32_t)o->dt));
         if (!o->lacks_last)
-                return 0;
+                return sf_cuda_loose(l, k) ? SF_CUDA_OPERAND_LOOSE | u : 0;
         const bool loose = u && !sf_cuda_operand_unit(l, k);
         return SF_CUDA_OPERAND_SHORT | (loose ? SF_CUDA_OPERAND_LOOSE | u : 0);
 }

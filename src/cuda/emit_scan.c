@@ -379,10 +379,10 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
 
 /* The shared memory of a block of scan_chained.cu, without its stages, in bytes. */
 static int64_t handed_over(int64_t turns, int64_t workers, int64_t columns, int64_t parties,
-                           int64_t depth, int64_t acc)
+                           int64_t depth, int64_t acc, bool lefts)
 {
-        int64_t claims = SF_RING * (int64_t)sizeof(sf_claim);
-        return claims + sf_chained_end(turns, workers / 32, columns, parties, depth) * acc;
+        int64_t claims = SF_RING * (int64_t)sizeof(sf_claim), all = sf_chained_end(turns, workers / 32, columns, parties, depth);
+        return claims + (all + (lefts && columns == 1 ? sf_chained_lefts(parties) : 0)) * acc;
 }
 
 /* Bytes of scratch in which tiles publish their totals. */
@@ -395,8 +395,11 @@ static size_t published(int64_t lines, int64_t groups, int64_t columns, int64_t 
 static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         layout l = sf_cuda_layout(s, false, false);
+        const bool cuts = s->left && s->values;
         if (columns == 1)
                 l = sf_cuda_anywhere(l);
+        if (cuts)
+                l = sf_cuda_loosened(l);
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_CHAINED, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         sf_cuda_tile tile;
@@ -405,21 +408,20 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* Warps that publish, and warps that look back. H200, 2^28 f32, share of a copy: one party
          * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
-        const int64_t out = size_of(s->out), vector = width * l.in;
-        const int64_t run = l.shift_out && out >= 4 ? width * out : 0; /* SF_RUNS */
+        int64_t ends = l.shift_in; /* tensors at any address */
+        for (int32_t k = 0; l.loose && k < s->fuse->operands; k++)
+                ends += sf_cuda_loose(&l, k);
         int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared;
         int64_t tiles, depth;
-        const bool cuts = s->left && s->values;
         const int64_t rising = cuts ? sf_rising(s->before, s->n) : 0;
         const int64_t largest = at_least(pow2_down(rising), s->n - rising);
         /* As many stages as shared memory has room for; smaller tiles if that would be fewer than
          * four. */
         for (;; workers /= 2) {
-                stage = workers * items * slot + (l.shift_in ? workers / 32 * vector : 0);
+                stage = workers * items * slot + workers / 32 * ends * SF_CHAINED_END;
                 tiles = ceil_div(cuts ? largest : s->n, workers * items * width);
                 depth = at_least(ceil_div(log2_up(tiles), SF_GROUP_LOG), 1);
-                shared = chip->shared_per_block - workers * run;
-                shared -= handed_over(tile.more, workers, columns, parties, depth, acc);
+                shared = chip->shared_per_block - handed_over(tile.more, workers, columns, parties, depth, acc, s->left);
                 stages = at_most(tile.more, shared / stage);
                 if (stages >= 4 || workers <= 64)
                         break;
@@ -439,8 +441,7 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* A tile closes groups in a later turn than the one in which its total was published: at
          * least three turns. H200: four of six stages give 0.81. */
         int64_t ahead = at_least(stages - 1, 3);
-        shared = stages * stage + workers * run;
-        shared += handed_over(ahead + 1, workers, columns, parties, depth, acc);
+        shared = stages * stage + handed_over(ahead + 1, workers, columns, parties, depth, acc, s->left);
         spec->threads = (int32_t)(workers + 32 * (announcers + parties * lookers));
         spec->items = (int32_t)items;
         spec->extra[SF_CUDA_RESIDENT] = tile.resident;

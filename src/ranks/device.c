@@ -39,7 +39,9 @@ static sf_cuts choose_cuts(const sf_shard *s)
         const bool down = s->kind.lines > 1 && (stride < 0 ? -stride : stride) != (int64_t)sf_dtypes[s->p.step.in].size;
         const int64_t strips = down ? (s->kind.lines + 127) / 128 : s->kind.lines;
         const int fits = sf_order_log2((uint64_t)n) - 1;
-        sf_cuts c = {.from = s->from, .log = down ? 12 : 14};
+        /* Of two bytes a tile has twice as many, and a warp should have four tiles (sf_cuda_fold_rows). */
+        const int row_log = sf_dtypes[s->p.step.in].size > 2 ? 14 : 15;
+        sf_cuts c = {.from = s->from, .log = down ? 12 : row_log};
         while (c.log > (down ? 6 : 12) && strips * (n >> c.log) < 2048)
                 c.log--;
         c.log = fits < c.log ? (fits > 0 ? fits : 0) : c.log;

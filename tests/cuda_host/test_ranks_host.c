@@ -2,17 +2,19 @@
  * Shards in the memory of a CUDA device, on the host: what each rank computes of its shard by the kernels, against the reference's answer for the whole axis. Met
  * twice, as ../cuda_host/test_expr_host.c says.
  *
- *     test_ranks_host folder compiler jobs [--cases 0 --every N | --nvrtc N]     every N-th sample; NVRTC compiles every N-th kernel, and nothing runs
+ *     test_ranks_host folder compiler jobs [--cases 0 --every N | --races 0 --every N | --nvrtc N]     every N-th sample; the compiler has -DSF_RACES, and
+ *                                          accesses that nothing orders fail (model.h); NVRTC compiles every N-th kernel, and nothing runs
  */
 #include "backend_host.h"
 #include "kernels.h"
 #include "scanfold.h"
 
 #include <stdio.h>
+#include <sanitizer/asan_interface.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 4, MOST = 140000, BYTES = MOST * 8 };
+enum { RANKS = 4, MOST = 140000, BYTES = MOST * 8, APART = 64 };
 
 /* The number of lines, along axis 1 - axis, and the number of elements of each. */
 typedef struct form {
@@ -21,13 +23,22 @@ typedef struct form {
         /* Where shards begin: at many set bits, so that there are many blocks to the left; and an empty one. */
         int64_t begins[RANKS + 1];
         int64_t away; /* so much longer the first shard says it is, once its span is known (../test_ranks.c) */
+        /* So many elements past a multiple of 64 bytes the device has position 0 of x, and of out. */
+        int32_t late, out_late;
 } form;
 
-static const form rows = {1, 3, 300, {0, 64, 255, 255, 300}, 0}, columns = {0, 3, 300, {0, 64, 255, 255, 300}, 0}, strip = {0, 40, 300, {0, 1, 130, 131, 300}, 0},
-                  line = {1, 1, 12000, {0, 64, 4095, 4095, 12000}, 0}, narrow = {0, 2, 3000, {0, 1023, 1024, 1026, 3000}, 0}, odd = {0, 6, 1500, {0, 500, 1001, 1001, 1500}, 0},
+static const form rows = {1, 3, 300, {0, 64, 255, 255, 300}, 0, 0, 0}, columns = {0, 3, 300, {0, 64, 255, 255, 300}, 0, 0, 0}, strip = {0, 40, 300, {0, 1, 130, 131, 300}, 0, 0, 0},
+                  line = {1, 1, 12000, {0, 64, 4095, 4095, 12000}, 0, 0, 0}, narrow = {0, 2, 3000, {0, 1023, 1024, 1026, 3000}, 0, 0, 0}, odd = {0, 6, 1500, {0, 500, 1001, 1001, 1500}, 0, 0, 0},
                   /* so long that the blocks of a shard are folded in turn */
-                  far = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0}, pair = {1, 2, 70000, {0, 4999, 5000, 69000, 70000}, 0}, tall = {0, 5, 28000, {0, 21, 20011, 27999, 28000}, 0},
-                  beyond = {1, 3, 2000, {0, 1029, 2000, 2000, 2000}, ((int64_t)1 << 40) - 1024}, below = {0, 5, 2000, {0, 1029, 2000, 2000, 2000}, ((int64_t)1 << 40) - 1024};
+                  far = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0, 0, 0}, pair = {1, 2, 70000, {0, 4999, 5000, 69000, 70000}, 0, 0, 0}, tall = {0, 5, 28000, {0, 21, 20011, 27999, 28000}, 0, 0, 0},
+                  beyond = {1, 3, 2000, {0, 1029, 2000, 2000, 2000}, ((int64_t)1 << 40) - 1024, 0, 0}, below = {0, 5, 2000, {0, 1029, 2000, 2000, 2000}, ((int64_t)1 << 40) - 1024, 0, 0},
+                  /* where the order's blocks begin inside vectors of memory, alike in x and in out or not */
+                  late_1 = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0, 1, 1}, late_2 = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0, 2, 2},
+                  late_3 = {1, 1, 140000, {0, 3, 70001, 139999, 140000}, 0, 3, 3}, late_4 = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0, 4, 4},
+                  late_7 = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0, 7, 3}, late_in = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0, 3, 0},
+                  late_out = {1, 1, 140000, {0, 3, 3, 139999, 140000}, 0, 0, 1},
+                  /* lines that each begin at another place in a vector */
+                  uneven = {1, 2, 69999, {0, 4999, 5000, 68999, 69999}, 0, 1, 3};
 
 typedef struct sample {
         const char *name;
@@ -99,11 +110,62 @@ static const sample samples[] = {
         {"recurrence of a long line", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &far, 0, 0, 0, 0, 0, 0},
         {"recurrence in columns", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &strip, 0, 1, 1, 0, 0, 0},
         {"recurrence of rows", SF_F64_INIT, SF_F64_INIT, SF_RECURRENCE, &rows, 0, 0, 1, 0, 0, 0},
+        {"cumsum, one element late", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_1, 0, 0, 0, 0, 0, 0},
+        {"cumsum, two elements late", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_2, 0, 0, 1, 0, 0, 0},
+        {"cumsum, three elements late, reverse", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_3, 0, 1, 0, 0, 0, 1},
+        {"cumsum, x alone late, masked", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_in, 0, 0, 0, 1, 0, 0},
+        {"cumsum, out alone late, reverse", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_out, 0, 1, 0, 0, 0, 0},
+        {"cumsum of f64, one element late", SF_F64_INIT, SF_F64_INIT, SF_SUM, &late_1, 0, 0, 0, 0, 0, 0},
+        {"cumsum of bf16, one element late", SF_BF16_INIT, SF_BF16_INIT, SF_SUM, &late_1, 0, 0, 0, 0, 0, 0},
+        {"cumsum of bf16, four elements late", SF_BF16_INIT, SF_BF16_INIT, SF_SUM, &late_4, 0, 1, 0, 0, 0, 0},
+        {"cumsum of bf16, seven elements late", SF_BF16_INIT, SF_BF16_INIT, SF_SUM, &late_7, 0, 0, 0, 0, 0, 0},
+        {"cumsum of bf16 into f32, late", SF_BF16_INIT, SF_F32_INIT, SF_SUM, &late_7, 0, 0, 0, 0, 0, 0},
+        {"cumprod, three elements late", SF_F32_INIT, SF_F32_INIT, SF_PROD, &late_3, 0, 0, 0, 0, 0, 0},
+        {"logcumsumexp, two elements late", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &late_2, 0, 1, 0, 0, 0, 0},
+        {"recurrence, one element late", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &late_1, 0, 0, 0, 0, 0, 0},
+        {"recurrence, three elements late, reverse", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &late_3, 0, 1, 1, 0, 0, 0},
+        {"recurrence, out alone late", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &late_out, 0, 0, 0, 0, 0, 1},
+        {"recurrence of bf16, late", SF_BF16_INIT, SF_BF16_INIT, SF_RECURRENCE, &late_7, 0, 0, 0, 0, 0, 0},
+        {"sum, one element late", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_1, 1, 0, 0, 0, 0, 0},
+        {"sum, two elements late, reverse", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_2, 1, 1, 0, 0, 0, 0},
+        {"sum, three elements late", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_3, 1, 0, 0, 0, 0, 0},
+        {"sum of f64, one element late", SF_F64_INIT, SF_F64_INIT, SF_SUM, &late_1, 1, 0, 0, 0, 0, 0},
+        {"sum of bf16, one element late", SF_BF16_INIT, SF_F32_INIT, SF_SUM, &late_1, 1, 0, 0, 0, 0, 0},
+        {"sum of bf16, four elements late, reverse", SF_BF16_INIT, SF_F32_INIT, SF_SUM, &late_4, 1, 1, 0, 0, 0, 0},
+        {"sum of bf16, seven elements late", SF_BF16_INIT, SF_F32_INIT, SF_SUM, &late_7, 1, 0, 0, 0, 0, 0},
+        {"prod, three elements late", SF_F32_INIT, SF_F32_INIT, SF_PROD, &late_3, 1, 0, 0, 0, 0, 0},
+        {"prod, one element late, reverse", SF_F32_INIT, SF_F32_INIT, SF_PROD, &late_1, 1, 1, 0, 0, 0, 0},
+        {"logsumexp, three elements late", SF_F32_INIT, SF_F32_INIT, SF_LOGSUMEXP, &late_3, 1, 0, 0, 0, 0, 0},
+        {"cumsum, three elements late, exclusive, reverse", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_3, 0, 1, 1, 0, 0, 0},
+        {"cumsum of uneven lines", SF_F32_INIT, SF_F32_INIT, SF_SUM, &uneven, 0, 0, 0, 0, 0, 0},
+        {"cumsum of f64, out alone late, exclusive", SF_F64_INIT, SF_F64_INIT, SF_SUM, &late_out, 0, 0, 1, 0, 0, 1},
+        {"cumsum of bf16, x alone late, exclusive, reverse", SF_BF16_INIT, SF_BF16_INIT, SF_SUM, &late_in, 0, 1, 1, 0, 0, 0},
+        {"cumsum of f16, late, masked", SF_F16_INIT, SF_F16_INIT, SF_SUM, &late_7, 0, 0, 0, 1, 0, 0},
+        {"cumsum of bf16, uneven lines", SF_BF16_INIT, SF_BF16_INIT, SF_SUM, &uneven, 0, 0, 0, 0, 0, 0},
+        {"cumprod of f64, one element late, reverse", SF_F64_INIT, SF_F64_INIT, SF_PROD, &late_1, 0, 1, 0, 0, 0, 0},
+        {"cumprod of bf16, late", SF_BF16_INIT, SF_BF16_INIT, SF_PROD, &late_7, 0, 0, 1, 0, 0, 0},
+        {"logcumsumexp of f64, one element late", SF_F64_INIT, SF_F64_INIT, SF_LOGSUMEXP, &late_1, 0, 0, 1, 0, 0, 0},
+        {"cummin of bytes, late", I8_INIT, I8_INIT, SF_MIN, &late_7, 0, 1, 0, 0, 0, 0},
+        {"recurrence of f64, one element late, reverse", SF_F64_INIT, SF_F64_INIT, SF_RECURRENCE, &late_1, 0, 1, 0, 0, 0, 0},
+        {"recurrence of uneven lines", SF_F32_INIT, SF_F32_INIT, SF_RECURRENCE, &uneven, 0, 0, 1, 0, 0, 0},
+        {"sum, three elements late, masked", SF_F32_INIT, SF_F32_INIT, SF_SUM, &late_3, 1, 0, 0, 1, 0, 1},
+        {"sum of uneven lines, reverse", SF_F32_INIT, SF_F32_INIT, SF_SUM, &uneven, 1, 1, 0, 0, 0, 0},
+        {"sum of bf16, uneven lines", SF_BF16_INIT, SF_F32_INIT, SF_SUM, &uneven, 1, 0, 0, 0, 0, 0},
+        {"sum of bf16, late, masked", SF_BF16_INIT, SF_BF16_INIT, SF_SUM, &late_7, 1, 0, 0, 1, 0, 0},
+        {"sum of f16, three elements late, without NaN", SF_F16_INIT, SF_F32_INIT, SF_SUM, &late_3, 1, 1, 0, 0, 1, 0},
+        {"sum of bytes, late", I8_INIT, SF_I32_INIT, SF_SUM, &late_7, 1, 0, 0, 0, 0, 0},
+        {"prod of f64, one element late, reverse", SF_F64_INIT, SF_F64_INIT, SF_PROD, &late_1, 1, 1, 0, 0, 0, 0},
+        {"prod of bf16, late", SF_BF16_INIT, SF_F32_INIT, SF_PROD, &late_7, 1, 0, 0, 0, 0, 0},
+        {"logsumexp of bf16, four elements late", SF_BF16_INIT, SF_F32_INIT, SF_LOGSUMEXP, &late_4, 1, 1, 0, 0, 0, 0},
+        {"max, three elements late", SF_F32_INIT, SF_F32_INIT, SF_MAX, &late_3, 1, 0, 0, 0, 0, 0},
+        {"argmax, three elements late, reverse", SF_F32_INIT, SF_I64_INIT, SF_ARGMAX, &late_3, 1, 1, 0, 0, 0, 0},
 };
 
 static sf_context *ref, *device;
 static int failures, checks;
-static char x[BYTES], factor[BYTES], mask[MOST], whole[BYTES], part[BYTES], spans[1 << 20];
+static char x[BYTES], factor[BYTES], mask[MOST], whole[BYTES], spans[1 << 20];
+/* What the device writes. It begins at a multiple of 64 bytes, and has room for an array that begins later. */
+static _Alignas(64) char own_part[BYTES + APART];
 
 static void check(bool passed, const char *name, const char *what, sf_context *ctx)
 {
@@ -195,6 +257,7 @@ typedef struct rank {
         sf_tensor x, y, m, a;
         sf_shard_options options;
         sf_shard *shard;
+        void *memory[3]; /* what x, a and m are in */
 } rank;
 
 /* The card of a first shard that is longer than memory is, at addresses that have none. */
@@ -227,14 +290,33 @@ static void move_positions(const sample *s)
         }
 }
 
+/*
+ * Gives the device a copy of what a tensor of at least one element has, in memory of its own: as far past a multiple of APART as it would be in
+ * an array whose first byte is `late` past one. So AddressSanitizer sees what is read beyond a shard. The caller frees *memory.
+ */
+static void *lend(const char *array, const sf_tensor *t, int64_t late, void **memory)
+{
+        const size_t size = t->dtype.bits / 8, at = (size_t)((const char *)t->data - array + late) % APART;
+        const size_t bytes = (size_t)((t->shape[0] - 1) * t->strides[0] + (t->shape[1] - 1) * t->strides[1] + 1) * size;
+        char *begin;
+        *memory = NULL;
+        if (posix_memalign(memory, APART, at + bytes))
+                exit(2);
+        begin = (char *)*memory + at;
+        memcpy(begin, t->data, bytes);
+        ASAN_POISON_MEMORY_REGION(*memory, at);
+        return begin;
+}
+
 static void run_ranks(const sample *s)
 {
         static rank ranks[RANKS];
         sf_shard_card cards[RANKS];
         size_t at = 0;
+        char *const part = own_part + s->form->out_late * (s->out.bits / 8);
         if (s->form->away)
                 move_positions(s);
-        memset(part, 0, sizeof part);
+        memset(own_part, 0, sizeof own_part);
         for (int i = 0; i < RANKS; i++) {
                 rank *r = &ranks[i];
                 const sf_shard_options usual = SF_SHARD_OPTIONS_INIT;
@@ -243,6 +325,11 @@ static void run_ranks(const sample *s)
                 r->y = result_of(s, part, begins[i], begins[i + 1], SF_CUDA, r->ry);
                 r->m = part_of(s, mask, SF_U8, begins[i], begins[i + 1], SF_CUDA, r->rm);
                 r->a = part_of(s, factor, s->in, begins[i], begins[i + 1], SF_CUDA, r->ra);
+                if (begins[i] < begins[i + 1]) {
+                        r->x.data = lend(x, &r->x, s->form->late * (s->in.bits / 8), &r->memory[0]);
+                        r->a.data = lend(factor, &r->a, s->form->late * (s->in.bits / 8), &r->memory[1]);
+                        r->m.data = lend(mask, &r->m, 0, &r->memory[2]);
+                }
                 r->options = usual;
                 r->options.a = s->op == SF_RECURRENCE ? &r->a : NULL;
                 r->options.op = s->op, r->options.axis = s->form->axis, r->options.fold = s->fold, r->options.keepdim = s->fold, r->options.reverse = s->reverse;
@@ -263,13 +350,18 @@ static void run_ranks(const sample *s)
         }
         for (int i = 0; i < RANKS; i++) {
                 if (s->fold)
-                        memset(part, 0, sizeof part);
+                        memset(own_part, 0, sizeof own_part);
                 check(sf_shard_finish(ranks[i].shard, spans) == SF_OK, s->name, "sf_shard_finish", device);
                 if (s->fold)
-                        check((!i && s->form->away) || !memcmp(part, whole, sizeof part), s->name, "the bits of a fold", device);
+                        check((!i && s->form->away) || !memcmp(part, whole, sizeof whole), s->name, "the bits of a fold", device);
                 sf_shard_destroy(ranks[i].shard);
         }
-        check(!memcmp(part, whole, sizeof part), s->name, "the bits", device);
+        check(!memcmp(part, whole, sizeof whole), s->name, "the bits", device);
+        for (int i = 0; i < RANKS; i++)
+                for (int k = 0; k < 3; k++) {
+                        free(ranks[i].memory[k]);
+                        ranks[i].memory[k] = NULL;
+                }
 }
 
 static void run_all(int every)
@@ -299,6 +391,7 @@ int main(int argc, char **argv)
         host_chip = (sf_cuda_chip){.capability = 90, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
                                    .shared_per_multiprocessor = 65536, .l2 = 8192, .cluster = 2, .small_tiles = 1};
         kernels_open(argv[1], argv[2], atoi(argv[3]));
+        host_races = argc > 4 && !strcmp(argv[4], "--races");
         host_learning = true;
         run_all(every);
         if (argc > 5 && !strcmp(argv[4], "--nvrtc"))

@@ -23,22 +23,57 @@ template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, 
                         sf_copy_async<SIZE>(slot + j * SIZE, line + (index + j) * stride);
 }
 
-#if SF_SHIFT_IN
-/* Stages a thread's vectors of x at any address, as their first chunks. Elements past the end are
- * not staged. */
-template <bool WHOLE> SF_DEVICE void sf_stage_chunks(const sf_params &p, const sf_tile &tile, sf_i64 at,
-                                                     int stage, int thread)
+/* Stages a thread's vectors of x, or of an operand, at any address, as the chunks that it has of them:
+ * item i in slot(i), and that which no lane has in `end`. Elements past the end are not staged. */
+template <bool WHOLE, int UNIT, int SIZE, class S>
+SF_DEVICE void sf_stage_chunks(const char *line, sf_i64 at, sf_i64 stop, S slot, unsigned char *end, const char *from, const char *to)
 {
-        const sf_chunk own = sf_chunk_of(tile.line, at);
-        const bool end = (thread & 31) == END_LANE;
+        enum { BYTES = SF_WIDTH * SIZE };
+        const sf_chunk<UNIT, SIZE> own = sf_chunk_of<UNIT, SIZE>(line, at);
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                const sf_i64 index = at + i * SPREAD;
-                const char *chunk = own.at + TOWARD * i * SPREAD * SF_IN_SIZE;
-                if (WHOLE || sf_needs_first(index, tile.n, own.past))
-                        sf_copy_chunk<CHUNK>(X_SLOT(stage, i, thread), chunk, p.x_begin, p.x_end);
-                if (i == sf_end_item(SF_ITEMS) && end && sf_needs_second(index, tile.n, own.past))
-                        sf_copy_chunk<CHUNK>(END_SLOT(stage, thread), chunk + CHUNK, p.x_begin, p.x_end);
+        for (int i = 0; i < SF_ITEMS; i++)
+                if (WHOLE || sf_needs_chunk(own, at + i * SPREAD, stop))
+                        sf_copy_chunk<BYTES>(slot(i), sf_chunk_at<SPREAD>(own, i), from, to);
+        const char *beyond = sf_chunk_beyond<SF_ITEMS, SPREAD>(own, at, stop, sf_thread() & 31);
+        if (beyond)
+                sf_copy_chunk<BYTES>(end, beyond, from, to);
+}
+
+/* Makes vectors of chunks that have been taken from a stage. */
+template <int UNIT, int SIZE, int BYTES>
+SF_DEVICE void sf_unstage_chunks(const char *line, sf_i64 at, const unsigned char *end, sf_raw<BYTES> (&v)[SF_ITEMS])
+{
+        const sf_chunk<UNIT, SIZE> own = sf_chunk_of<UNIT, SIZE>(line, at);
+        const int lane = sf_thread() & 31;
+        sf_raw<BYTES> beyond;
+        sf_clear(beyond);
+        /* Also where it was not staged because nobody needs it. */
+        if (sf_chunk_beyond<SF_ITEMS, SPREAD>(own, 0, TILE, lane))
+                sf_shared_load(end, beyond);
+        sf_join<UNIT, SIZE>(v, beyond, own.past, lane);
+}
+
+#if SF_LOOSE_OPERANDS
+/* Both of these for an operand, if it is one whose elements are not aligned. Chunks that have an
+ * element of the line are read, whatever else they have. */
+template <bool LOOSE, bool WHOLE, int UNIT, int SIZE, class S>
+SF_DEVICE void sf_stage_operand(const char *line, sf_i64 at, sf_i64 n, S slot, unsigned char *end)
+{
+        if constexpr (LOOSE)
+                sf_stage_chunks<WHOLE, UNIT, SIZE>(line, at, n, slot, end, UNIT < 0 ? line - (n - 1) * SIZE : line, line + (UNIT < 0 ? 1 : n) * SIZE);
+}
+template <bool LOOSE, int UNIT, int SIZE, class R>
+SF_DEVICE void sf_unstage_operand(const char *line, sf_i64 at, const unsigned char *end, R raw_of)
+{
+        if constexpr (LOOSE) {
+                sf_raw<SF_WIDTH * SIZE> v[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        v[i] = raw_of(i);
+                sf_unstage_chunks<UNIT, SIZE>(line, at, end, v);
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        raw_of(i) = v[i];
         }
 }
 #endif
@@ -47,15 +82,23 @@ template <bool WHOLE> SF_DEVICE void sf_stage_chunks(const sf_params &p, const s
 template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int stage, int thread)
 {
 #if SF_SHIFT_IN
-        sf_stage_chunks<WHOLE>(p, tile, at, stage, thread);
+        sf_stage_chunks<WHOLE, SF_X_UNIT, SF_IN_SIZE>(tile.line.x, at, tile.n, [=](int i) { return X_SLOT(stage, i, thread); }, END_SLOT(stage, thread, 0), p.x_begin, p.x_end);
         return;
+#elif SF_LOOSE_OPERANDS
+#define OPERAND(k, dt, unit) \
+        sf_stage_operand<IS_LOOSE(k), WHOLE, unit, SF_SIZE(dt)>(tile.line.operand[k], at, tile.n, [=](int i) { return OPERAND_SLOT(k)(stage, i, thread); }, \
+                                                                END_SLOT(stage, thread, k));
+        SF_LOADS(OPERAND)
+#undef OPERAND
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_i64 index = at + i * SPREAD;
                 if (WHOLE || index + SF_WIDTH <= tile.n) {
 #if SF_LOAD_FUSED
-#define OPERAND(k, dt, unit) sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), tile.line.operand[k], index, sf_along(p).operand[k]);
+#define OPERAND(k, dt, unit) \
+                        if (!IS_LOOSE(k)) \
+                                sf_stage_part<unit, SF_SIZE(dt)>(OPERAND_SLOT(k)(stage, i, thread), tile.line.operand[k], index, sf_along(p).operand[k]);
                         SF_LOADS(OPERAND)
 #undef OPERAND
 #else
@@ -69,7 +112,9 @@ template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile 
                 else if (index < tile.n) {
                         sf_vector v = sf_load_vector(tile.line, index, tile.n, sf_along(p));
 #if SF_LOAD_FUSED
-#define OPERAND(k, dt, unit) sf_shared_store(OPERAND_SLOT(k)(stage, i, thread), v.operand##k.raw);
+#define OPERAND(k, dt, unit) \
+                        if (!IS_LOOSE(k)) \
+                                sf_shared_store(OPERAND_SLOT(k)(stage, i, thread), v.operand##k.raw);
                         SF_LOADS(OPERAND)
 #undef OPERAND
 #else
@@ -95,49 +140,22 @@ SF_DEVICE void sf_stage_tile(const sf_params &p, const sf_claim &claim, sf_i64 m
         sf_copy_commit();
 }
 
-#if SF_RUNS
-/*
- * Stores an item's results of a whole warp, which are contiguous: from lane to lane as vectors to
- * shared memory, and from there word by word, so that neighbouring lanes store neighbouring words
- * wherever the line begins. index: of the warp's first element.
- */
-SF_DEVICE void sf_store_run(const sf_line &line, sf_i64 index, sf_i64 end, const sf_stored &own,
-                            unsigned char *run, int lane)
-{
-        enum { SIZE = SF_OUT_SIZE, COUNT = 32 * SF_WIDTH };
-        sf_sync_warp(); /* the run before has been stored */
-        sf_shared_store(run + (SF_Y_UNIT < 0 ? 31 - lane : lane) * (SF_WIDTH * SIZE), own);
-        sf_sync_warp();
-        const sf_i64 left = end - index;
-        const int have = left >= COUNT ? COUNT : left > 0 ? (int)left : 0;
-        const int first = SF_Y_UNIT < 0 ? (COUNT - have) * SIZE : 0, last = first + have * SIZE;
-        char *low = line.y + (SF_Y_UNIT < 0 ? -(index + COUNT - 1) : index) * SIZE;
-#pragma unroll
-        for (int k = 0; k < RUN / 128; k++) {
-                const int at = (k * 32 + lane) * 4;
-                sf_raw<4> word;
-                sf_shared_load(run + at, word);
-                if (at >= first && at < last)
-                        sf_store(low + at, word);
-        }
-}
-#endif
-
 template <bool WHOLE>
 SF_DEVICE void sf_store_tile(const sf_params &p, const sf_tile &tile, sf_i64 mine, const sf_answer (&v)[SF_ITEMS][SF_WIDTH])
 {
-#if SF_RUNS
-        const int lane = sf_thread() & 31;
-        unsigned char *run = sf_shared() + SF_STAGES * STAGE + sf_thread() / 32 * RUN;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-                sf_store_run(tile.line, tile.number * TILE + mine - lane * SF_WIDTH + i * SPREAD, tile.n,
-                             sf_pack(p, v[i], sf_results()), run, lane);
-        return;
-#elif SF_SHIFT_OUT
+#if SF_SHIFT_OUT
         const sf_results with[SF_ITEMS] = {};
-        sf_store_vectors<32, SPREAD>(p, tile.line, tile.number * TILE + mine, tile.n, v, with,
-                                     sf_thread() & 31, 0);
+        const sf_i64 at = tile.number * TILE + mine;
+        const int lane = sf_thread() & 31;
+        if constexpr (WHOLE && SF_WIDTH * SF_OUT_SIZE >= 4) {
+                sf_stored r[SF_ITEMS];
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        r[i] = sf_pack(p, v[i], with[i]);
+                sf_store_joined<SPREAD>(tile.line, at, r, lane);
+        } else {
+                sf_store_vectors<32, SPREAD>(p, tile.line, at, tile.n, v, with, lane, 0);
+        }
         return;
 #endif
 #pragma unroll
@@ -152,17 +170,8 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
 {
         const sf_i64 at = claim.number * TILE + mine;
         sf_vector raw[SF_ITEMS];
-#if SF_SHIFT_IN
-        const int past = sf_chunk_of(sf_tile_of(p, claim).line, at).past, lane = thread & 31;
-#endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-#if SF_SHIFT_IN
-                raw[i].x_past = past;
-                sf_clear(raw[i].x_next);
-                if (i == sf_end_item(SF_ITEMS) && lane == END_LANE)
-                        sf_shared_load(END_SLOT(stage, thread), raw[i].x_next);
-#endif
 #if SF_LOAD_FUSED
 #define OPERAND(k, dt, unit) sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw[i].operand##k.raw);
                 SF_LOADS(OPERAND)
@@ -175,7 +184,22 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
 #endif
         }
 #if SF_SHIFT_IN
-        sf_meet_chunks(raw, lane);
+        sf_raw<SF_WIDTH * SF_IN_SIZE> x[SF_ITEMS];
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                x[i] = raw[i].x;
+        sf_unstage_chunks<SF_X_UNIT, SF_IN_SIZE>(sf_tile_of(p, claim).line.x, at, END_SLOT(stage, thread, 0), x);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                raw[i].x = x[i];
+                raw[i].x_past = 0; /* nothing is left to be cut */
+        }
+#elif SF_LOOSE_OPERANDS
+        const sf_line line = sf_tile_of(p, claim).line;
+#define OPERAND(k, dt, unit) \
+        sf_unstage_operand<IS_LOOSE(k), unit, SF_SIZE(dt)>(line.operand[k], at, END_SLOT(stage, thread, k), [&](int i) -> decltype(raw[i].operand##k.raw) & { return raw[i].operand##k.raw; });
+        SF_LOADS(OPERAND)
+#undef OPERAND
 #endif
         sf_elements<SF_COLUMNS>(p, raw, at, SPREAD, 1, v);
 }

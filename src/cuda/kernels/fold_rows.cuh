@@ -50,19 +50,17 @@ SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index a
                              sf_vector (&v)[SF_ITEMS])
 {
 #if SF_BESIDE
-        const sf_chunk own = sf_chunk_of(line, at);
-        const bool end = (sf_thread() & 31) == END_LANE;
+        const sf_chunk<SF_X_UNIT, SF_IN_SIZE> own = sf_chunk_of<SF_X_UNIT, SF_IN_SIZE>(line.x, at);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                const sf_index index = at + i * SPREAD;
-                const char *chunk = own.at + TOWARD * i * SPREAD * SF_IN_SIZE;
                 v[i] = sf_no_vector();
-                v[i].x_past = own.past;
-                if (WHOLE || sf_needs_first(index, stop, own.past))
-                        sf_load_chunk(chunk, p.x_begin, p.x_end, v[i].x);
-                if (i == sf_end_item(SF_ITEMS) && end && sf_needs_second(index, stop, own.past))
-                        sf_load_chunk(chunk + CHUNK, p.x_begin, p.x_end, v[i].x_next);
+                if (WHOLE || sf_needs_chunk(own, at + i * SPREAD, stop))
+                        sf_load_chunk(sf_chunk_at<SPREAD>(own, i), p.x_begin, p.x_end, v[i].x);
         }
+        v[0].x_past = own.past;
+        const char *beyond = sf_chunk_beyond<SF_ITEMS, SPREAD>(own, at, stop, sf_thread() & 31);
+        if (beyond)
+                sf_load_chunk(beyond, p.x_begin, p.x_end, v[0].x_next);
 #else
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
@@ -380,6 +378,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 /* The same for all lanes of the warp. */
                                 sf_i64 begin = at[q] - lane * SF_WIDTH;
                                 sf_i64 tiles = begin < stop[q] ? (stop[q] - begin + TILE - 1) / TILE : 0;
+                                /* Blocks mostly end with a tile: then all of them are whole. */
+                                const bool even = SF_CUTS && begin + tiles * TILE <= stop[q];
                                 sf_counter counter = {neutral};
                                 sf_acc own_total = neutral;
                                 for (sf_i64 t = 0; t < tiles; t++) {
@@ -399,18 +399,19 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                                         for (int i = 0; i < SF_ITEMS; i++)
                                                 now[i] = next[q][i];
-                                        if (t + 2 < tiles)
+                                        if (t + 2 < tiles || (even && t + 1 < tiles))
                                                 sf_fetch_tile<true>(p, line[q], at[q] + TILE, stop[q], next[q]);
                                         else if (t + 1 < tiles)
                                                 sf_fetch_tile<false>(p, line[q], at[q] + TILE, stop[q], next[q]);
 #if SF_BESIDE
                                         sf_meet_chunks(now, lane);
 #endif
-                                        if (ANY_ORDER && t + 1 < tiles)
+                                        const bool whole = even || t + 1 < tiles;
+                                        if (ANY_ORDER && whole)
                                                 own_total = sf_fold_own<true>(p, now, at[q], stop[q], early[q], own_total, absent);
                                         else if (ANY_ORDER)
                                                 own_total = sf_fold_own<false>(p, now, at[q], stop[q], early[q], own_total, absent);
-                                        else if (t + 1 < tiles)
+                                        else if (whole)
                                                 sum = sf_fold_vectors<true>(p, now, at[q], stop[q], early[q], lane, absent);
                                         else
                                                 sum = sf_fold_vectors<false>(p, now, at[q], stop[q], early[q], lane, absent);

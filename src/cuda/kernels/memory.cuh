@@ -146,6 +146,7 @@ SF_DEVICE void sf_load_operand(sf_operand<DT, UNIT> &o, const char *line, sf_i64
 }
 #endif
 
+#include "memory_beside.cuh"
 #include "memory_load.cuh"
 #include "memory_store.cuh"
 

@@ -256,77 +256,70 @@ SF_DEVICE sf_vector sf_load_vector(const sf_line &line, sf_i64 index, sf_i64 end
 
 #endif
 
-#if SF_SHIFT_IN && SF_WIDTH * SF_IN_SIZE >= 4
 /*
- * Vectors at any address, of which neighbouring lanes have neighbouring ones: the second chunk of
- * each is the first one of the lane beside. So each lane reads one chunk for each vector. Only the
- * lane at the end of a warp's vectors reads two for its last one; that is lane END_LANE, item
- * number sf_end_item(items).
+ * Vectors at any address, of which neighbouring lanes have neighbouring ones: each lane reads one
+ * chunk for each vector, that with the larger part of it, and takes the rest from the lane beside
+ * (sf_join). Only the lane at the end of a warp's vectors reads one more. UNIT and SIZE are those of
+ * x or of an operand, whose first element is at `line`; memory continues in the lane above or below.
  */
-enum {
-        CHUNK = SF_WIDTH * SF_IN_SIZE,
-        TOWARD = SF_X_UNIT < 0 ? -1 : 1, /* where memory continues: the lane above or below */
-        END_LANE = TOWARD > 0 ? 31 : 0,
-};
-SF_DEVICE constexpr int sf_end_item(int items) { return TOWARD > 0 ? items - 1 : 0; }
 
-/* Where the first chunk of the vector at `index` begins, and how many bytes before the vector. */
-struct sf_chunk {
+/* A lane's chunk of the vector at `index`, which begins `past` bytes into the first of its two. `late`:
+ * it is the second one. `lead`: it begins so many elements before the vector, in memory. */
+template <int UNIT, int SIZE> struct sf_chunk {
+        enum { BYTES = SF_WIDTH * SIZE, TOWARD = UNIT < 0 ? -1 : 1 };
         const char *at;
-        int past;
+        int past, lead;
+        bool late;
 };
-SF_DEVICE sf_chunk sf_chunk_of(const sf_line &line, sf_i64 index)
+template <int UNIT, int SIZE> SF_DEVICE sf_chunk<UNIT, SIZE> sf_chunk_of(const char *line, sf_i64 index)
 {
-        const char *first = line.x + sf_vector_offset<SF_X_UNIT, SF_IN_SIZE>(index, 0);
-        const int past = (int)((sf_u64)first & (CHUNK - SF_IN_SIZE));
-        return sf_chunk{first - past, past};
+        enum { BYTES = sf_chunk<UNIT, SIZE>::BYTES };
+        const char *first = line + sf_vector_offset<UNIT, SIZE>(index, 0);
+        const int past = (int)((sf_u64)first & (BYTES - SIZE));
+        const bool late = past && !sf_joins_upward(past, BYTES);
+        const int before = late ? past - BYTES : past;
+        return sf_chunk<UNIT, SIZE>{first - before, past, before / SIZE, late};
 }
 
-/* Has that chunk any element before `stop`, which a lane may need? And the one after it? */
-SF_DEVICE bool sf_needs_first(sf_i64 index, sf_i64 stop, int past)
+/* Where a lane's chunk of item number `item` is, if its vectors are SPREAD elements apart. */
+template <int SPREAD, int UNIT, int SIZE> SF_DEVICE const char *sf_chunk_at(const sf_chunk<UNIT, SIZE> &own, int item)
 {
-        return index - TOWARD * (past / SF_IN_SIZE) < stop;
-}
-SF_DEVICE bool sf_needs_second(sf_i64 index, sf_i64 stop, int past)
-{
-        return past && index + (TOWARD > 0 ? SF_WIDTH - past / SF_IN_SIZE : 0) < stop;
+        return own.at + sf_chunk<UNIT, SIZE>::TOWARD * item * SPREAD * SIZE;
 }
 
-/* Makes vectors of chunks: each takes what it lacks from the lane beside. They begin in word PAST. */
-template <int PAST, int N> SF_DEVICE void sf_meet_at(sf_vector (&v)[N], int past, int lane)
+/* Has the chunk of the vector at `index` any element before `stop`, which a lane may need? */
+template <int UNIT, int SIZE> SF_DEVICE bool sf_needs_chunk(const sf_chunk<UNIT, SIZE> &own, sf_i64 index, sf_i64 stop)
 {
-        const bool begin = lane == 31 - END_LANE, end = lane == END_LANE;
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-                const int i = TOWARD > 0 ? k : N - 1 - k, after = k + 1 < N ? i + TOWARD : i;
-                sf_raw<CHUNK> next;
-                sf_clear(next);
-#pragma unroll
-                for (int w = 0; w < PAST + (SF_IN_SIZE < 4); w++) {
-                        next.w[w] = ::sf_shuffle(begin ? v[after].x.w[w] : v[i].x.w[w], (lane + TOWARD) & 31);
-                        if (k + 1 == N && end)
-                                next.w[w] = v[i].x_next.w[w];
-                }
-                v[i].x = sf_cut_at<PAST, SF_IN_SIZE>(v[i].x, next, past);
-        }
+        return index - sf_chunk<UNIT, SIZE>::TOWARD * own.lead < stop;
 }
 
-/* The same, wherever they begin. All lanes of the warp are here together. */
+/* Where the chunk is that no lane has, of a lane's N vectors, the first one at `index`. NULL: it is
+ * not this lane that reads it, or nobody needs it. */
+template <int N, int SPREAD, int UNIT, int SIZE>
+SF_DEVICE const char *sf_chunk_beyond(const sf_chunk<UNIT, SIZE> &own, sf_i64 index, sf_i64 stop, int lane)
+{
+        typedef sf_chunk<UNIT, SIZE> chunk;
+        const bool top = own.late == (UNIT < 0); /* it is beyond the vectors with the highest index */
+        const int part = own.past / SIZE, from = top ? (N - 1) * SPREAD + (UNIT < 0 ? part : SF_WIDTH - part) : 0;
+        if (!own.past || lane != (top ? 31 : 0) || index + from >= stop)
+                return nullptr;
+        return sf_chunk_at<SPREAD>(own, top ? N - 1 : 0) + (own.late ? -chunk::BYTES : chunk::BYTES);
+}
+
+#if SF_SHIFT_IN && SF_WIDTH * SF_IN_SIZE >= 4
+/* Makes vectors of chunks. The one that no lane has is v[0].x_next, and v[0].x_past is where they begin. */
 template <int N> SF_DEVICE void sf_meet_chunks(sf_vector (&v)[N], int lane)
 {
-        enum { WORDS = CHUNK / 4 };
-        const int past = v[0].x_past;
-        if (WORDS > 3 && past >= 12)
-                sf_meet_at<(WORDS > 3 ? 3 : 0)>(v, past, lane);
-        else if (WORDS > 2 && past >= 8)
-                sf_meet_at<(WORDS > 2 ? 2 : 0)>(v, past, lane);
-        else if (WORDS > 1 && past >= 4)
-                sf_meet_at<(WORDS > 1 ? 1 : 0)>(v, past, lane);
-        else if (past)
-                sf_meet_at<0>(v, past, lane);
+        sf_raw<SF_WIDTH * SF_IN_SIZE> x[N];
 #pragma unroll
         for (int i = 0; i < N; i++)
+                x[i] = v[i].x;
+        sf_join<SF_X_UNIT, SF_IN_SIZE>(x, v[0].x_next, v[0].x_past, lane);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+                v[i].x = x[i];
                 v[i].x_past = 0; /* nothing is left to be cut */
+        }
 }
 #endif
 

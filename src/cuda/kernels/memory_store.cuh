@@ -327,6 +327,44 @@ SF_DEVICE void sf_store_shifted(const sf_line &line, bool there, sf_i64 index, s
 }
 #endif
 
+#if SF_SHIFT_OUT
+/*
+ * Stores whole vectors of a warp at any address, which are contiguous from lane to lane and from item
+ * to item: as chunks, which lanes put together (sf_join), and one by one what is left over at either
+ * end. `at`: the index of a lane's first vector.
+ */
+template <int SPREAD> SF_DEVICE void sf_store_joined(const sf_line &line, sf_i64 at, sf_stored (&r)[SF_ITEMS], int lane)
+{
+        enum { SIZE = SF_OUT_SIZE, BYTES = SF_WIDTH * SIZE, NEXT = SF_Y_UNIT * SPREAD * SIZE, LAST = (SF_ITEMS - 1) * NEXT };
+        char *to = line.y + sf_vector_offset<SF_Y_UNIT, SIZE>(at, 0);
+        const int past = (int)((sf_u64)to & (BYTES - SIZE)), from = BYTES - past;
+        const bool up = sf_joins_upward(from, BYTES);
+        bool low = false, high = false;
+        if (past) {
+                low = lane == (SF_Y_UNIT > 0 ? 0 : 31);
+                high = lane == (SF_Y_UNIT > 0 ? 31 : 0);
+                const bool first = lane == 0;
+                char *edge_at = to + (first ? 0 : LAST);
+                sf_stored edge;
+#pragma unroll
+                for (int w = 0; w < (int)(sizeof edge.w / 4); w++)
+                        edge.w[w] = first ? r[0].w[w] : r[SF_ITEMS - 1].w[w];
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        if (j * SIZE < from ? low : high)
+                                sf_store_slot(edge_at + j * SIZE, edge, j);
+                sf_join<SF_Y_UNIT, SIZE>(r, r[0], from, lane);
+                to += up ? from : -past;
+        }
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                const bool lowest = i == (SF_Y_UNIT > 0 ? 0 : SF_ITEMS - 1), highest = i == (SF_Y_UNIT > 0 ? SF_ITEMS - 1 : 0);
+                if (!(lowest && low && !up) && !(highest && high && up))
+                        sf_store(to + i * NEXT, r[i]);
+        }
+}
+#endif
+
 /* Stores all vectors of a thread, which are SPREAD elements apart. Those of LANES lanes are
  * contiguous. early: what sf_begin_early returned, or 0. */
 template <int LANES, int SPREAD>

@@ -35,11 +35,6 @@
  * tickets; every block draws SF_STAGES + 2 more than it gets tiles. n: elements of a line.
  */
 
-/* Results of whole words at any address go through shared memory (sf_store_run). H200, share of a
- * copy, so and shifted by shuffles: f32 0.67, 0.58; i64 0.61, 0.57; bf16, where words are put
- * together from two, 0.37, 0.42. */
-#define SF_RUNS (SF_SHIFT_OUT && SF_OUT_SIZE >= 4)
-
 /* The parts of a vector that are staged: at which byte each would begin if a stage had one vector
  * only (sf_stage_slot). */
 enum {
@@ -55,8 +50,22 @@ enum {
 #define OPERAND_SLOT(k) sf_stage_slot<AT_##k, END_##k + 1 - AT_##k>
 #define X_SLOT sf_stage_slot<X_AT, X_END + 1>
 #define M_SLOT sf_stage_slot<M_AT, SF_WIDTH>
-/* SF_SHIFT_IN: where a warp stages the chunk beyond its vectors, after all others. */
-#define END_SLOT(stage, thread) (sf_shared() + ((stage) + 1) * STAGE - (WARPS - (thread) / 32) * CHUNK)
+/* Operands that may begin anywhere in a vector, as bits, and how many they are. Where a warp stages the
+ * chunk that no lane has, of x or of operand k: after all others. */
+#if SF_LOAD_FUSED
+#define SF_LOOSE_OPERANDS (SF_LOOSE_ONES & ~SF_SHORT)
+#define LOOSE_COUNT sf_loose_before<SF_OPERANDS>()
+#else
+#define SF_LOOSE_OPERANDS 0u
+#define LOOSE_COUNT 0
+#endif
+#define IS_LOOSE(k) ((SF_LOOSE_OPERANDS >> (k) & 1) != 0)
+#define END_SLOT(stage, thread, k) (sf_shared() + ((stage) + 1) * STAGE - ((WARPS - (thread) / 32) * ENDS - sf_loose_before<k>()) * SF_CHAINED_END)
+/* How many of the operands before operand K are such. */
+template <int K> SF_DEVICE constexpr int sf_loose_before()
+{
+        return K ? sf_loose_before<(K ? K - 1 : 0)>() + IS_LOOSE(K ? K - 1 : 0) : 0;
+}
 
 /* Results after a spent product need no totals (tree_products.cuh). */
 #define SF_SPENDS (SF_UNLIFTED && SF_COLUMNS == 1 && SF_DEPTH < 6 && !SF_EXCLUSIVE && !SF_TOTAL && !SF_INITIAL && !SF_LEFTS)
@@ -79,8 +88,8 @@ enum {
         WORKERS = WARPS * 32,
         SPREAD = 32 * SF_WIDTH,
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
-        STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH) + SF_SHIFT_IN * WARPS * SF_WIDTH * SF_IN_SIZE,
-        RUN = 32 * SF_WIDTH * SF_OUT_SIZE,
+        ENDS = SF_SHIFT_IN + LOOSE_COUNT,
+        STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH) + ENDS * WARPS * SF_CHAINED_END,
         WORDS = sizeof(sf_acc) / 4,
         BITS = SF_GROUP_LOG * SF_DEPTH, /* bits of a tile's number */
         SEARCHES = (SF_COLUMNS + SF_LOOKERS - 1) / SF_LOOKERS, /* columns of a looking warp */
@@ -105,15 +114,46 @@ template <> struct sf_log<1> {
         enum { LOG = 0 };
 };
 
+#if SF_CUTS
+/*
+ * As sf_rising_at, for tiles of TILE positions, in a few instructions whatever the number of blocks
+ * is: one thread does this for every tile. Blocks shorter than a tile come first, each in a tile of
+ * its own. Then the tiles are those of a number's bits, the lowest first. Counted from the last of
+ * them, a tile's number agrees with the last one's in all bits above that of its block.
+ */
+SF_DEVICE sf_i64 sf_rising_tile(const sf_params &p, sf_i64 *number, sf_i64 *begin, sf_i64 *length)
+{
+        enum { LOG = sf_log<TILE>::LOG };
+        const sf_u32 small = (sf_u32)p.inner & (TILE - 1), large = (sf_u32)(p.inner >> LOG);
+        const int few = sf_count_bits(small);
+        if (*number < few)
+                return sf_rising_at(p.inner, p.n, LOG, number, begin, length);
+        const sf_u32 at = (sf_u32)*number - (sf_u32)few;
+        if (at >= large) {
+                *number = at - large;
+                *begin = p.inner;
+                *length = p.n - p.inner;
+                return few + sf_count_bits(large);
+        }
+        const int bit = sf_highest((large - 1 - at) ^ large);
+        const sf_u32 before = large & ((1u << bit) - 1);
+        *number = at - before;
+        *begin = (sf_i64)before * TILE + small;
+        *length = (sf_i64)TILE << bit;
+        return few + sf_count_bits(before);
+}
+#endif
+
 SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_u64 drawn)
 {
         sf_i64 id = (sf_u32)drawn;
         sf_claim c;
         c.mark = sf_mark(drawn);
 #if SF_CUTS
-        const sf_i64 batch = sf_divide(id, p.units);
-        c.number = id - batch * p.units;
-        c.unit = batch * p.iy + sf_rising_at(p.inner, p.n, sf_log<TILE>::LOG, &c.number, &c.begin, &c.n);
+        c.batch = sf_divide(id, p.units);
+        c.number = id - c.batch * p.units;
+        c.block = sf_rising_tile(p, &c.number, &c.begin, &c.n);
+        c.unit = c.batch * p.iy + c.block;
         c.there = id >= p.number[2] ? 0 : (c.number + 1) * TILE <= c.n ? 2 : 1;
         return c;
 #endif
@@ -132,14 +172,48 @@ struct sf_tile {
 SF_DEVICE sf_tile sf_tile_of(const sf_params &p, const sf_claim &c)
 {
 #if SF_CUTS
-        const sf_i64 batch = sf_divide(c.unit, p.iy);
-        sf_line line = sf_moved(sf_batch_line(p, batch), c.begin, sf_along(p));
-        line.left += (c.unit - batch * p.iy) * p.ix;
+        sf_line line = sf_moved(sf_batch_line(p, c.batch), c.begin, sf_along(p));
+        line.left += c.block * p.ix;
         return sf_tile{line, c.number, c.n};
 #else
         return sf_tile{sf_batch_line(p, c.unit), c.number, p.n};
 #endif
 }
+
+/* The workers take totals to the left from shared memory: those who look for totals put them there,
+ * and load them only where a tile is in another block than their last one. */
+#define KEEPS_LEFTS (SF_LEFTS && SF_COLUMNS == 1)
+#if KEEPS_LEFTS
+struct sf_lefts {
+        int count;
+        sf_acc e[SF_MOST_LEFTS];
+};
+
+/* Each lane has two of them. */
+struct sf_own_lefts {
+        sf_acc e[2];
+        int count;
+};
+
+SF_DEVICE void sf_hand_lefts(const sf_params &p, const sf_claim &tile, sf_i64 &block, sf_own_lefts &own, sf_lefts &to, int lane)
+{
+        if (block != tile.unit) {
+                const char *at = sf_tile_of(p, tile).line.left;
+                block = tile.unit;
+                own.count = *(const int *)at;
+#pragma unroll
+                for (int k = 0; k < 2; k++)
+                        if (lane + 32 * k < own.count)
+                                own.e[k] = *(const sf_acc *)(at + (lane + 32 * k + 1) * p.left_entry);
+        }
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+                if (lane + 32 * k < own.count)
+                        to.e[lane + 32 * k] = own.e[k];
+        if (lane == 0)
+                to.count = own.count;
+}
+#endif
 
 #include "chained_stages.cuh"
 
@@ -163,11 +237,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_take_turn();
         int thread = sf_thread(), lane = thread & 31, warp = thread / 32, watcher = warp - WARPS;
         sf_acc neutral = sf_acc_of(p.neutral);
-        sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE + SF_RUNS * WARPS * RUN);
+        sf_claim *claims = (sf_claim *)(sf_shared() + SF_STAGES * STAGE);
         /* For each of TURNS turns: totals of warps, WARPS x SF_COLUMNS. */
         sf_acc *totals = (sf_acc *)(claims + SF_RING);
         /* For each of 2 * SF_PARTIES tiles: totals before the tile, BITS x SF_COLUMNS. */
         sf_acc *before = totals + sf_chained_before(TURNS, WARPS, SF_COLUMNS);
+#if KEEPS_LEFTS
+        /* For each of 2 * SF_PARTIES tiles: the totals of the blocks to its left, sf_lefts. */
+        sf_lefts *lefts = (sf_lefts *)(totals + sf_chained_end(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH));
+#endif
         /* For each of TURNS turns: the totals of a tile, SF_COLUMNS of them. */
         sf_acc *own = totals + sf_chained_own(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH);
 #if SF_COLUMNS == 1
@@ -206,6 +284,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         (void)ask;
         sf_u32 held = 0; /* stages that hold scanned elements */
         sf_search search[SEARCHES];
+#if KEEPS_LEFTS
+        sf_own_lefts own_lefts;
+        sf_i64 block = -1; /* whose they are */
+#endif
         for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
                 if (watcher < 0) {
                         sf_copy_wait<SF_STAGES - 1 - SF_AHEAD>();
@@ -292,7 +374,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         sf_levels<WARPS / 2, SHARE>::take(totals + (unsigned)i % TURNS * WARPS * SF_COLUMNS + first, SF_COLUMNS, warp, v, past);
 #endif
                                         sf_take_list(here, SF_COLUMNS, (sf_u32)tile.number, v, past);
+#if KEEPS_LEFTS
+                                        const sf_lefts &left = lefts[i & (2 * SF_PARTIES - 1)];
+                                        for (int e = 0; e < left.count; e++) {
+                                                const sf_acc one[1] = {left.e[e]};
+                                                sf_take_all(one, v, past);
+                                        }
+#else
                                         sf_take_lefts(p, tile.line, first, SF_COLUMNS, v, past);
+#endif
                                         sf_finish<32, SF_COLUMNS, SPREAD>(p, tile.line, at, tile.n, tile.number + 1 == p.number[0], v, past, whole, parked, lane, result);
                                 }
                                 if (claim.there == 2)
@@ -334,10 +424,14 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (soon >= 0 && claims[soon & (SF_RING - 1)].there) {
                                 sf_claim tile = claims[soon & (SF_RING - 1)];
                                 int column = looker % SF_LOOKERS;
-                                if (looking != soon)
+                                if (looking != soon) {
 #pragma unroll
                                         for (int q = 0; q < SEARCHES; q++)
                                                 sf_search_begin(p, tile.number, search[q], lane);
+#if KEEPS_LEFTS
+                                        sf_hand_lefts(p, tile, block, own_lefts, lefts[soon & (2 * SF_PARTIES - 1)], lane);
+#endif
+                                }
                                 looking = soon;
                                 /* The tile's own total can be read from the turn after the one that
                                  * published it. */

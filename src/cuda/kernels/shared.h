@@ -142,10 +142,14 @@ SF_BOTH sf_blocks sf_blocks_of(sf_i64 from, sf_i64 n, int log)
 
 SF_BOTH sf_i64 sf_ones(sf_i64 bits)
 {
+#ifdef __cplusplus
+        return sf_count_bits((sf_u32)bits) + sf_count_bits((sf_u32)(bits >> 32));
+#else
         sf_i64 count = 0;
         for (; bits; bits &= bits - 1)
                 count++;
         return count;
+#endif
 }
 SF_BOTH sf_i64 sf_blocks_count(sf_blocks b) { return sf_ones(b.head) + b.whole + sf_ones(b.tail); }
 
@@ -155,13 +159,16 @@ enum { SF_LEAD = 16 };
 /* Where block number `index` begins, and its length. */
 SF_BOTH sf_i64 sf_block_at(sf_blocks b, sf_i64 index, sf_i64 *length)
 {
+        const sf_i64 first = sf_ones(b.head);
         sf_i64 begin = 0;
-        for (sf_i64 bits = b.head; bits; bits &= bits - 1) {
+        for (sf_i64 bits = index < first ? b.head : 0; bits; bits &= bits - 1) {
                 *length = bits & -bits;
                 if (!index--)
                         return begin;
                 begin += *length;
         }
+        index -= first;
+        begin = b.head;
         *length = (sf_i64)1 << b.log;
         if (index < b.whole)
                 return begin + (index << b.log);
@@ -304,10 +311,15 @@ SF_BOTH sf_amount sf_burst_end(sf_amount warps, sf_amount columns, sf_amount dep
 /* scan_chained.cu: a claimed tile. One thread fills this in for all threads of the block. */
 typedef struct sf_claim {
         sf_i64 number, unit; /* the tile's number in its line; the line */
-        sf_i64 begin, n;     /* SF_CUTS: where its block begins, and the block's length */
+        sf_i64 begin, n;     /* SF_CUTS: where its block begins, and the block's length; */
+        sf_i64 batch, block; /* which line is cut, and the block's number in it */
         int there;           /* 0: past the last tile; 1: part of it exists; 2: all of it */
         sf_u32 mark;
 } sf_claim;
+
+/* Bytes of a stage for each warp and each tensor whose vectors may be at any address: a chunk that no
+ * lane has. */
+enum { SF_CHAINED_END = 16 };
 
 /* SF_RING: claims that are kept, a power of two. SF_WARP_LEVELS: levels between up to 16 warps. */
 enum { SF_RING = 16, SF_WARP_LEVELS = 4 };
@@ -337,6 +349,12 @@ SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount col
         return sf_chained_between(turns, warps, columns, parties, depth) +
                (columns == 1 ? turns * warps * SF_WARP_LEVELS : 0);
 }
+
+/* After these, where one column has totals to its left: for each party, two lists of them, each with
+ * its number, which needs no more room than a total. Positions are below 2^63, so there are no more
+ * totals than that. */
+enum { SF_MOST_LEFTS = 64 };
+SF_BOTH sf_amount sf_chained_lefts(sf_amount parties) { return 2 * parties * (SF_MOST_LEFTS + 1); }
 
 /* fold_down.cuh: each thread's own counter; later, in the same place, the totals of groups.
  * `held`: columns per thread. */
