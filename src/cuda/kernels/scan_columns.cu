@@ -233,8 +233,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 const auto again = [=, &p](auto &rows) {
                         sf_vector raw[SF_ITEMS];
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++)
-                                sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
+                        for (int i = 0; i < SF_ITEMS; i++) {
+                                raw[i] = sf_no_vector();
+                                if (works) /* others may store results by now */
+                                        sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
+                        }
                         sf_elements<1>(p, raw, row, 1, 0, rows);
                 };
 #else
