@@ -152,12 +152,16 @@ SF_DEVICE sf_claim sf_claim_of(const sf_params &p, sf_u64 drawn)
 #if SF_CUTS
         c.batch = sf_divide(id, p.units);
         c.number = id - c.batch * p.units;
-        c.block = sf_rising_tile(p, &c.number, &c.begin, &c.n);
-        c.unit = c.batch * p.iy + c.block;
+        const sf_i64 block = sf_rising_tile(p, &c.number, &c.begin, &c.n);
+        c.unit = c.batch * p.iy + block;
+        c.left = sf_batch_line(p, c.batch).left + block * p.ix;
         c.there = id >= p.number[2] ? 0 : (c.number + 1) * TILE <= c.n ? 2 : 1;
         return c;
 #endif
         c.unit = id < p.number[0] ? 0 : sf_divide(id, p.number[0]);
+#if SF_LEFTS
+        c.left = sf_batch_line(p, c.unit).left;
+#endif
         c.number = id - c.unit * p.number[0];
         c.there = id >= p.number[2] ? 0 : (c.number + 1) * TILE <= p.n ? 2 : 1;
         return c;
@@ -173,45 +177,36 @@ SF_DEVICE sf_tile sf_tile_of(const sf_params &p, const sf_claim &c)
 {
 #if SF_CUTS
         sf_line line = sf_moved(sf_batch_line(p, c.batch), c.begin, sf_along(p));
-        line.left += c.block * p.ix;
+        line.left = c.left;
         return sf_tile{line, c.number, c.n};
 #else
         return sf_tile{sf_batch_line(p, c.unit), c.number, p.n};
 #endif
 }
 
-/* The workers take totals to the left from shared memory: those who look for totals put them there,
- * and load them only where a tile is in another block than their last one. */
+/* The workers take totals to the left from shared memory: those who look for totals put them there. A
+ * place that has them already, from an earlier tile, keeps them. unit: whose totals they are; ~0: nobody's.
+ * There are fewer units than tickets, which have 32 bits. */
 #define KEEPS_LEFTS (SF_LEFTS && SF_COLUMNS == 1)
 #if KEEPS_LEFTS
 struct sf_lefts {
         int count;
+        sf_u32 unit;
         sf_acc e[SF_MOST_LEFTS];
 };
 
-/* Each lane has two of them. */
-struct sf_own_lefts {
-        sf_acc e[2];
-        int count;
-};
-
-SF_DEVICE void sf_hand_lefts(const sf_params &p, const sf_claim &tile, sf_i64 &block, sf_own_lefts &own, sf_lefts &to, int lane)
+SF_DEVICE void sf_hand_lefts(const sf_params &p, const sf_claim &tile, sf_lefts &to, int lane)
 {
-        if (block != tile.unit) {
-                const char *at = sf_tile_of(p, tile).line.left;
-                block = tile.unit;
-                own.count = *(const int *)at;
-#pragma unroll
-                for (int k = 0; k < 2; k++)
-                        if (lane + 32 * k < own.count)
-                                own.e[k] = *(const sf_acc *)(at + (lane + 32 * k + 1) * p.left_entry);
+        if (to.unit == (sf_u32)tile.unit)
+                return;
+        const int count = *(const int *)tile.left;
+        sf_sync_warp(); /* all lanes have seen whose they were */
+        for (int e = lane; e < count; e += 32)
+                to.e[e] = *(const sf_acc *)(tile.left + (e + 1) * p.left_entry);
+        if (lane == 0) {
+                to.count = count;
+                to.unit = (sf_u32)tile.unit;
         }
-#pragma unroll
-        for (int k = 0; k < 2; k++)
-                if (lane + 32 * k < own.count)
-                        to.e[lane + 32 * k] = own.e[k];
-        if (lane == 0)
-                to.count = own.count;
 }
 #endif
 
@@ -245,6 +240,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if KEEPS_LEFTS
         /* For each of 2 * SF_PARTIES tiles: the totals of the blocks to its left, sf_lefts. */
         sf_lefts *lefts = (sf_lefts *)(totals + sf_chained_end(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH));
+        if (thread < 2 * SF_PARTIES)
+                lefts[thread].unit = ~0u;
 #endif
         /* For each of TURNS turns: the totals of a tile, SF_COLUMNS of them. */
         sf_acc *own = totals + sf_chained_own(TURNS, WARPS, SF_COLUMNS, SF_PARTIES, SF_DEPTH);
@@ -284,10 +281,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         (void)ask;
         sf_u32 held = 0; /* stages that hold scanned elements */
         sf_search search[SEARCHES];
-#if KEEPS_LEFTS
-        sf_own_lefts own_lefts;
-        sf_i64 block = -1; /* whose they are */
-#endif
         for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
                 if (watcher < 0) {
                         sf_copy_wait<SF_STAGES - 1 - SF_AHEAD>();
@@ -376,6 +369,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         sf_take_list(here, SF_COLUMNS, (sf_u32)tile.number, v, past);
 #if KEEPS_LEFTS
                                         const sf_lefts &left = lefts[i & (2 * SF_PARTIES - 1)];
+#pragma unroll 1
                                         for (int e = 0; e < left.count; e++) {
                                                 const sf_acc one[1] = {left.e[e]};
                                                 sf_take_all(one, v, past);
@@ -429,7 +423,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         for (int q = 0; q < SEARCHES; q++)
                                                 sf_search_begin(p, tile.number, search[q], lane);
 #if KEEPS_LEFTS
-                                        sf_hand_lefts(p, tile, block, own_lefts, lefts[soon & (2 * SF_PARTIES - 1)], lane);
+                                        sf_hand_lefts(p, tile, lefts[soon & (2 * SF_PARTIES - 1)], lane);
 #endif
                                 }
                                 looking = soon;

@@ -311,8 +311,9 @@ SF_BOTH sf_amount sf_burst_end(sf_amount warps, sf_amount columns, sf_amount dep
 /* scan_chained.cu: a claimed tile. One thread fills this in for all threads of the block. */
 typedef struct sf_claim {
         sf_i64 number, unit; /* the tile's number in its line; the line */
-        sf_i64 begin, n;     /* SF_CUTS: where its block begins, and the block's length; */
-        sf_i64 batch, block; /* which line is cut, and the block's number in it */
+        sf_i64 begin, n;     /* SF_CUTS: where its block begins, the block's length, */
+        sf_i64 batch;        /* and which line is cut */
+        const char *left;    /* SF_LEFTS: the entries to the left of the line or the block */
         int there;           /* 0: past the last tile; 1: part of it exists; 2: all of it */
         sf_u32 mark;
 } sf_claim;
@@ -351,10 +352,10 @@ SF_BOTH sf_amount sf_chained_end(sf_amount turns, sf_amount warps, sf_amount col
 }
 
 /* After these, where one column has totals to its left: for each party, two lists of them, each with
- * its number, which needs no more room than a total. Positions are below 2^63, so there are no more
+ * two words, which need no more room than two totals. Positions are below 2^63, so there are no more
  * totals than that. */
 enum { SF_MOST_LEFTS = 64 };
-SF_BOTH sf_amount sf_chained_lefts(sf_amount parties) { return 2 * parties * (SF_MOST_LEFTS + 1); }
+SF_BOTH sf_amount sf_chained_lefts(sf_amount parties) { return 2 * parties * (SF_MOST_LEFTS + 2); }
 
 /* fold_down.cuh: each thread's own counter; later, in the same place, the totals of groups.
  * `held`: columns per thread. */
