@@ -71,17 +71,32 @@ static sf_status make_room(sf_shard *s, int32_t count)
         return s->chunk && s->values ? SF_OK : sf_entries_none(s, (size_t)count * value);
 }
 
-/* Makes the blocks that the step has values of the shard's chunks. */
-static sf_status cut_blocks(sf_shard *s, const sf_cuts *c)
+/* The blocks of the shard, and the larger ones that those of 2^log positions make. */
+typedef struct cut {
+        sf_blocks all, whole;
+} cut;
+static cut cut_of(const sf_shard *s, const sf_cuts *c)
 {
         const sf_blocks b = sf_blocks_of(s->from, s->to - s->from, c->log);
-        const sf_blocks then = sf_blocks_of((s->from + b.head) >> b.log, b.whole, c->then);
+        return (cut){b, sf_blocks_of((s->from + b.head) >> b.log, b.whole, c->then)};
+}
+
+/* How many values the step has of the shard. */
+static int32_t count_cuts(const sf_shard *s, const sf_cuts *c)
+{
+        const cut blocks = cut_of(s, c);
+        return is_one_block(s) ? 1 : (int32_t)(sf_ones(blocks.all.head) + sf_blocks_count(blocks.whole) + sf_ones(blocks.all.tail));
+}
+
+/* Makes the shard's chunks, `count` of them. */
+static sf_status cut_blocks(sf_shard *s, const sf_cuts *c, int32_t count)
+{
+        const cut blocks = cut_of(s, c);
+        const sf_blocks b = blocks.all, then = blocks.whole;
         const int32_t first = (int32_t)sf_ones(b.head), middle = (int32_t)sf_blocks_count(then);
-        const bool one = is_one_block(s);
-        const int32_t count = one ? 1 : first + middle + (int32_t)sf_ones(b.tail);
         SF_TRY(make_room(s, count));
         s->chunk[0] = s->from;
-        for (int32_t i = 0; i < count && !one; i++) {
+        for (int32_t i = 0; i < count && !is_one_block(s); i++) {
                 const bool inner = i >= first && i < first + middle;
                 const int32_t index = i < first ? i : (int32_t)(i - first - middle + first + b.whole);
                 int64_t length;
@@ -147,10 +162,12 @@ sf_status sf_device_fold(sf_shard *s)
         sf_entries n = {.host = NULL};
         const sf_cuts cuts = choose_cuts(s);
         const sf_held form = held_in(s);
-        SF_TRY(cut_blocks(s, &cuts));
-        sf_status status = sf_entries_begin(s, sf_held_size(&form), s->chunks, true, &n);
+        const int32_t count = count_cuts(s, &cuts);
+        sf_status status = sf_entries_begin(s, sf_held_size(&form), count, true, &n);
         if (status == SF_OK)
                 status = fold_cuts(s, &cuts, &form, &n);
+        if (status == SF_OK) /* while the device computes */
+                status = cut_blocks(s, &cuts, count);
         if (status == SF_OK)
                 status = sf_entries_move(s, &n, false);
         if (status == SF_OK)

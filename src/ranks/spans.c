@@ -102,25 +102,23 @@ int sf_span_level(int64_t from, int64_t to)
 
 int32_t sf_span_blocks(const sf_span_kind *k, int64_t from, int64_t to)
 {
-        int32_t count = 0;
-        if (sf_op_free(k->op, k->acc))
+        if (from >= to || sf_op_free(k->op, k->acc))
                 return from < to;
-        for (; from < to; count++)
-                from += (int64_t)1 << sf_span_level(from, to);
-        return count;
+        /* Blocks grow up to the most aligned position, `peak`, and then become shorter: one for each bit
+         * of what is before it and of what follows. */
+        const int log = sf_order_log2((uint64_t)(from ^ to));
+        const int64_t peak = to >> log << log;
+        return __builtin_popcountll((uint64_t)(peak - from)) + __builtin_popcountll((uint64_t)(to - peak));
 }
 
 /* ------------------------------------------------------------------------------------------------------------
  * A span that grows
  * ---------------------------------------------------------------------------------------------------------- */
-static size_t block_bytes(const sf_pile *p)
-{
-        return (size_t)(p->kind.lines * sf_span_value_bytes(&p->kind));
-}
-
 void sf_pile_start(sf_pile *p, const sf_span_kind *kind, int64_t from)
 {
         p->kind = *kind;
+        p->each = (size_t)(kind->lines * sf_span_value_bytes(kind));
+        p->any = sf_op_free(kind->op, kind->acc);
         p->from = p->to = from;
         p->count = p->room = 0;
         p->data = NULL;
@@ -135,8 +133,8 @@ void sf_pile_end(sf_pile *p)
 /* Combines the last two blocks into one. */
 static void combine_last(sf_pile *p)
 {
-        char *left = p->data + (size_t)(p->count - 2) * block_bytes(p);
-        combine_blocks(&p->kind, left, left + block_bytes(p));
+        char *left = p->data + (size_t)(p->count - 2) * p->each;
+        combine_blocks(&p->kind, left, left + p->each);
         p->count--;
         p->level[p->count - 1]++;
 }
@@ -144,22 +142,21 @@ static void combine_last(sf_pile *p)
 /* Appends a block that ends at `to`. */
 static bool add_block(sf_pile *p, int level, int64_t to, const char *values)
 {
-        const bool any = sf_op_free(p->kind.op, p->kind.acc);
         if (p->count == p->room) {
                 const int32_t room = p->room + 8;
-                char *data = realloc(p->data, (size_t)room * block_bytes(p) + 1);
+                char *data = realloc(p->data, (size_t)room * p->each + 1);
                 if (!data)
                         return false;
                 p->data = data;
                 p->room = room;
         }
-        memcpy(p->data + (size_t)p->count * block_bytes(p), values, block_bytes(p));
+        memcpy(p->data + (size_t)p->count * p->each, values, p->each);
         p->level[p->count++] = level;
         p->to = to;
         /* Two blocks of one level are the halves of a larger one if the left one begins where a
          * block of the next level begins. */
-        while (p->count > 1 && (any || (p->level[p->count - 2] == p->level[p->count - 1] &&
-                                        !(p->to & (((int64_t)2 << p->level[p->count - 1]) - 1)))))
+        while (p->count > 1 && (p->any || (p->level[p->count - 2] == p->level[p->count - 1] &&
+                                           !(p->to & (((int64_t)2 << p->level[p->count - 1]) - 1)))))
                 combine_last(p);
         return true;
 }
@@ -167,30 +164,30 @@ static bool add_block(sf_pile *p, int level, int64_t to, const char *values)
 bool sf_pile_add(sf_pile *p, int64_t to, const char *span)
 {
         bool added = true;
-        if (p->to < to && sf_op_free(p->kind.op, p->kind.acc))
+        if (p->to < to && p->any)
                 return add_block(p, 0, to, span);
         while (added && p->to < to) {
                 const int level = sf_span_level(p->to, to);
                 added = add_block(p, level, p->to + ((int64_t)1 << level), span);
-                span += block_bytes(p);
+                span += p->each;
         }
         return added;
 }
 
 const char *sf_pile_block(const sf_pile *p, int32_t block)
 {
-        return p->data + (size_t)block * block_bytes(p);
+        return p->data + (size_t)block * p->each;
 }
 
 sf_value sf_pile_value(const sf_pile *p, int32_t block, int64_t line)
 {
-        return sf_span_get(&p->kind, p->data + (size_t)block * block_bytes(p) + (size_t)(line * sf_span_value_bytes(&p->kind)));
+        return sf_span_get(&p->kind, p->data + (size_t)block * p->each + (size_t)(line * sf_span_value_bytes(&p->kind)));
 }
 
 void sf_pile_fold(sf_pile *p)
 {
         for (; p->count > 1; p->count--) {
-                char *left = p->data + (size_t)(p->count - 2) * block_bytes(p);
-                combine_blocks(&p->kind, left, left + block_bytes(p));
+                char *left = p->data + (size_t)(p->count - 2) * p->each;
+                combine_blocks(&p->kind, left, left + p->each);
         }
 }

@@ -36,6 +36,8 @@ int32_t sf_span_blocks(const sf_span_kind *kind, int64_t from, int64_t to);
 /* A span that grows at its end. */
 typedef struct sf_pile {
         sf_span_kind kind;
+        size_t each; /* bytes of a block */
+        bool any;    /* any grouping gives the same bits: there is one block at most */
         int64_t from, to;
         int32_t count, room;
         int level[SF_SPAN_BLOCKS];

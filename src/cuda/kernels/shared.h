@@ -145,10 +145,7 @@ SF_BOTH sf_i64 sf_ones(sf_i64 bits)
 #ifdef __cplusplus
         return sf_count_bits((sf_u32)bits) + sf_count_bits((sf_u32)(bits >> 32));
 #else
-        sf_i64 count = 0;
-        for (; bits; bits &= bits - 1)
-                count++;
-        return count;
+        return __builtin_popcountll((sf_u64)bits);
 #endif
 }
 SF_BOTH sf_i64 sf_blocks_count(sf_blocks b) { return sf_ones(b.head) + b.whole + sf_ones(b.tail); }
