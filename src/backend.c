@@ -109,6 +109,11 @@ sf_status sf_backend_send(sf_context *ctx, sf_device device, void *stream, void 
         return sf_cuda_send(ctx, device, stream, to, memory->data, size);
 }
 
+bool sf_backend_write(sf_context *ctx, sf_device device, void *stream, void *to, uint64_t bits, size_t size)
+{
+        return sf_cuda_write(ctx, device, stream, to, bits, size);
+}
+
 void sf_backend_unshare(sf_memory *memory)
 {
         sf_cuda_unshare(memory->owner);

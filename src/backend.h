@@ -89,6 +89,9 @@ void sf_backend_share(sf_context *ctx, sf_device device, size_t size, sf_memory 
 /* Copies what is in it to the device in the stream's order, without waiting: nobody gets the memory
  * again before it has been copied. */
 sf_status sf_backend_send(sf_context *ctx, sf_device device, void *stream, void *to, const sf_memory *memory, size_t size);
+/* Writes the lowest `size` bytes of a number to the device, in the stream's order and in less time than a
+ * launch takes. False: this cannot be done here, and nothing was. */
+bool sf_backend_write(sf_context *ctx, sf_device device, void *stream, void *to, uint64_t bits, size_t size);
 void sf_backend_unshare(sf_memory *memory);
 sf_status sf_backend_wait(sf_context *ctx, sf_device device, void *stream);
 

@@ -290,7 +290,8 @@ void sf_cuda_unshare(void *owner)
         atomic_store(&d->sharing, false);
 }
 
-/* A graph that is being captured would copy later what is in the memory then: waiting fails, and says so. */
+/* A graph that is being captured would copy later what is in the memory then: waiting fails, and says so.
+ * Not every driver can put a write of a stream into a graph. */
 static bool is_captured(const sf_cuda_device *d, cu_stream stream)
 {
         int capture = 0;
@@ -312,6 +313,29 @@ sf_status sf_cuda_send(const sf_context *ctx, sf_device device, void *stream, vo
         sf_status status = code == CU_OK ? SF_OK : sf_cuda_device_fail(ctx, d, code, "copying from the host to the device");
         sf_cuda_device_leave(d, entered);
         return status;
+}
+
+/* Is this memory of a device, which never moves to the host? */
+static bool stays(const sf_cuda_device *d, const void *pointer)
+{
+        int attributes[] = {CU_POINTER_MEMORY_TYPE, CU_POINTER_MANAGED};
+        unsigned type = 0, managed = 1;
+        void *values[] = {&type, &managed};
+        return d->driver->pointer_attributes(2, attributes, values, (cu_address)(uintptr_t)pointer) == CU_OK && type == CU_MEMORY_DEVICE && !managed;
+}
+
+bool sf_cuda_write(const sf_context *ctx, sf_device device, void *stream, void *to, uint64_t bits, size_t size)
+{
+        const cu_address address = (cu_address)(uintptr_t)to;
+        sf_cuda_device *d;
+        bool entered, written = false;
+        if ((size != 4 && size != 8) || address % size || sf_cuda_device_enter(ctx, device.device_id, &d, &entered) != SF_OK)
+                return false;
+        const sf_driver *driver = d->driver;
+        if ((size == 4 ? driver->write_4 != NULL : driver->write_8 != NULL) && !is_captured(d, stream) && stays(d, to))
+                written = (size == 4 ? driver->write_4(stream, address, (uint32_t)bits, 0) : driver->write_8(stream, address, bits, 0)) == CU_OK;
+        sf_cuda_device_leave(d, entered);
+        return written;
 }
 
 static sf_status measure_stage(void *with, const sf_step *step)

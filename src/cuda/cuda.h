@@ -44,6 +44,8 @@ enum { SF_CUDA_SHARED = 1 << 20 };
 void sf_cuda_share(const sf_context *ctx, sf_device device, size_t size, void **data, void **owner);
 /* Copies from that memory in the stream's order. Nobody gets the memory before it has been copied. */
 sf_status sf_cuda_send(const sf_context *ctx, sf_device device, void *stream, void *to, const void *from, size_t size);
+/* sf_backend_write */
+bool sf_cuda_write(const sf_context *ctx, sf_device device, void *stream, void *to, uint64_t bits, size_t size);
 void sf_cuda_unshare(void *owner);
 sf_status sf_cuda_wait(sf_context *ctx, sf_device device, void *stream);
 sf_status sf_cuda_borrow(const sf_context *ctx, sf_device device, void *stream, size_t size, void **data, void **owner);

@@ -108,11 +108,16 @@ static void make_copy(sf_shard *s, sf_dt dt, sf_part_step *t)
         t->views = (sf_step_views){.x = &t->x, .y = &t->out, .keepdim = true};
 }
 
-/* One result is a launch's parameter: a copy from the host would be waited for. */
+/* One result is written by the stream, or is a launch's parameter: a copy from the host would be waited
+ * for. */
 static sf_status put_result(sf_shard *s, sf_dt dt, sf_value v)
 {
         sf_part_step t;
         sf_fuse fuse = {.operands = 1};
+        uint64_t bits = 0;
+        sf_value_store(dt, s->p.step.out, v, &bits);
+        if (sf_backend_write(s->ctx, s->p.step.device, s->p.step.stream, s->p.out.data, bits, sf_dtypes[s->p.step.out].size))
+                return SF_OK;
         make_copy(s, dt, &t);
         /* nobody reads it */
         t.x = (sf_view){.data = s->p.out.data, .dt = dt, .ndim = s->p.x.ndim, .shape = t.shape};

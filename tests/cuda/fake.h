@@ -40,6 +40,8 @@ typedef struct fake_cuda {
         atomic_long live;                /* allocations not released */
         atomic_long biggest;             /* bytes of the largest allocation so far */
         cu_stream capturing;             /* the stream being captured, or NULL */
+        atomic_int managed;              /* nonzero: device memory is managed, and may move to the host */
+        atomic_ulong written;            /* the number that a stream wrote last */
         atomic_int busy;                 /* nonzero: events report that no work has ever ended */
         atomic_long events;              /* not destroyed */
         atomic_long stale;               /* uses of what went with a context that was reset */

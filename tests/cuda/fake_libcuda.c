@@ -404,7 +404,9 @@ cu_result cuPointerGetAttributes(unsigned count, int *attributes, void **values,
         bool ours = address >= FAKE_MEMORY(0) && address < FAKE_MEMORY(fake.devices);
         bool pinned = address == (cu_address)(uintptr_t)shared;
         for (unsigned i = 0; i < count; i++)
-                if (attributes[i] == CU_POINTER_MEMORY_TYPE)
+                if (attributes[i] == CU_POINTER_MANAGED)
+                        *(unsigned *)values[i] = (unsigned)fake.managed;
+                else if (attributes[i] == CU_POINTER_MEMORY_TYPE)
                         *(unsigned *)values[i] = ours ? CU_MEMORY_DEVICE : pinned;
                 else
                         *(int *)values[i] = ours ? (int)((address - FAKE_MEMORY(0)) >> 44) : -2;
@@ -470,6 +472,22 @@ cu_result cuMemcpyAsync(cu_address to, cu_address from, size_t size, cu_stream s
         (void)to, (void)from, (void)size, (void)stream;
         return CU_OK;
 }
+#ifndef FAKE_OLD
+cu_result cuStreamWriteValue32_v2(cu_stream stream, cu_address address, uint32_t value, unsigned flags)
+{
+        CALLED(write_4);
+        (void)stream, (void)address;
+        fake.written = value;
+        return flags ? 1 : CU_OK;
+}
+cu_result cuStreamWriteValue64_v2(cu_stream stream, cu_address address, uint64_t value, unsigned flags)
+{
+        CALLED(write_8);
+        (void)stream, (void)address;
+        fake.written = value;
+        return flags ? 1 : CU_OK;
+}
+#endif
 cu_result cuMemsetD8Async(cu_address address, unsigned char value, size_t size, cu_stream stream)
 {
         CALLED(clear_async);

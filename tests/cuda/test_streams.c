@@ -521,6 +521,33 @@ static void test_sending(void)
         cuda->busy = 0;
 }
 
+/* A number that the stream writes. Where it cannot, nothing is done. */
+static void test_writing(void)
+{
+        const sf_device device = {SF_CUDA, 0};
+        void *stream = (void *)0x6660;
+        char *to = (char *)(uintptr_t)FAKE_MEMORY(0);
+        sf_context *ctx;
+        const uint64_t bits = 0x123456789abcdef0;
+        CHECK(sf_context_resolve(NULL, &ctx) == SF_OK, "%s", sf_last_error(NULL));
+        CHECK(sf_backend_write(ctx, device, stream, to + 4, bits, 4) && cuda->written == (uint32_t)bits, "4 bytes: %lx", (long)cuda->written);
+        CHECK(sf_backend_write(ctx, device, stream, to + 8, bits, 8) && cuda->written == bits, "8 bytes: %lx", (long)cuda->written);
+        const long four = calls(FAKE_write_4), eight = calls(FAKE_write_8);
+        CHECK(!sf_backend_write(ctx, device, stream, to, bits, 2), "2 bytes");
+        CHECK(!sf_backend_write(ctx, device, stream, to + 4, bits, 8), "8 bytes that are not aligned");
+        cuda->capturing = stream;
+        CHECK(!sf_backend_write(ctx, device, stream, to, bits, 8), "into a graph");
+        cuda->capturing = NULL;
+        cuda->managed = 1;
+        CHECK(!sf_backend_write(ctx, device, stream, to, bits, 8), "memory that moves");
+        cuda->managed = 0;
+        CHECK(!sf_backend_write(ctx, device, stream, &ctx, bits, 8), "memory of the host");
+        CHECK(calls(FAKE_write_4) == four && calls(FAKE_write_8) == eight, "something was written");
+        cuda->result[FAKE_write_8] = 801;
+        CHECK(!sf_backend_write(ctx, device, stream, to, bits, 8), "a driver that cannot");
+        cuda->result[FAKE_write_8] = 0;
+}
+
 int main(int argc, char **argv)
 {
         char folder[] = "/tmp/scanfold-test-XXXXXX", command[128];
@@ -547,6 +574,7 @@ int main(int argc, char **argv)
                 test_warm();
                 test_many_streams();
                 test_sending();
+                test_writing();
                 test_reset();
         }
         snprintf(command, sizeof command, "rm -rf %s", folder);

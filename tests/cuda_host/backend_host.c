@@ -264,6 +264,15 @@ sf_status sf_backend_send(sf_context *ctx, sf_device device, void *stream, void 
         return sf_backend_copy(ctx, device, stream, to, memory->data, size);
 }
 
+/* Numbers of 8 bytes; all others are a launch's parameter. */
+bool sf_backend_write(sf_context *ctx, sf_device device, void *stream, void *to, uint64_t bits, size_t size)
+{
+        (void)ctx, (void)device, (void)stream;
+        if (size == sizeof bits)
+                memcpy(to, &bits, size);
+        return size == sizeof bits;
+}
+
 void sf_backend_unshare(sf_memory *memory)
 {
         sf_backend_free(NULL, (sf_device){SF_CPU, 0}, memory);
