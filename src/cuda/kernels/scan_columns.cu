@@ -227,8 +227,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 unsigned char *own = buffer + ((works ? group * SF_ITEMS * pitch : 0) + slot * SF_WIDTH) * SF_IN_SIZE;
                 sf_vector raw[SF_ITEMS];
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        raw[i] = sf_no_vector();
+                        if (SF_GROUPS > 1 || works) /* no barrier is between this and others' results where there is one group */
+                                sf_shared_load(own + i * pitch * SF_IN_SIZE, raw[i].x);
+                }
                 sf_elements<1>(p, raw, row, 1, 0, v);
                 const auto again = [=, &p](auto &rows) {
                         sf_vector raw[SF_ITEMS];
