@@ -174,6 +174,7 @@ template <> struct sf_do<KIND_FOLD> {
                 enum { KEEPS = KEEPERS >> K & 1 };
                 sf_total<K> a[SF_ITEMS];
                 sf_hasty hasty = {false};
+                sf_renew(c);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         sf_fetch_item<sf_reads<K>::FRESH>(p, c, i, v[i]);
@@ -201,30 +202,37 @@ template <> struct sf_do<KIND_FOLD> {
  * Maps
  * ---------------------------------------------------------------------------------------------- */
 template <> struct sf_do<KIND_MAP> {
+        /* WHOLE: all of item i is inside the line. */
+        template <int K, bool WHOLE, bool QUICK>
+        SF_DEVICE_MEMBER bool item(const sf_params &p, const sf_course &c, unsigned char *line, int i, sf_vectors &v)
+        {
+                sf_raw<SF_SIZE(sf_recipe<K>::OUT) * SF_WIDTH> r;
+                bool fails = false;
+                sf_fetch_item<sf_reads<K>::LATE, WHOLE>(p, c, i, v);
+                if (QUICK)
+                        fails = sf_map_fails<K>(p, c, v, r);
+                else
+                        sf_map_with_care<K>(p, c, v, r);
+                sf_put<K, WHOLE>(p, c, line, i, r);
+                return fails;
+        }
         template <int K, bool WHOLE, bool QUICK>
         SF_DEVICE_MEMBER bool items(const sf_params &p, const sf_course &c, unsigned char *line, sf_vectors (&v)[SF_ITEMS])
         {
-                enum { BYTES = SF_SIZE(sf_recipe<K>::OUT) * SF_WIDTH };
                 bool fails = false;
 #pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++) {
-                        sf_raw<BYTES> r;
-                        sf_fetch_item<sf_reads<K>::LATE>(p, c, i, v[i]);
-                        if (QUICK)
-                                fails |= sf_map_fails<K>(p, c, v[i], r);
-                        else
-                                sf_map_with_care<K>(p, c, v[i], r);
+                for (int i = 0; i < SF_ITEMS; i++)
                         if (sf_is_whole<WHOLE>(i))
-                                sf_put<K, true>(p, c, line, i, r);
+                                fails |= item<K, true, QUICK>(p, c, line, i, v[i]);
                         else
-                                sf_put<K, false>(p, c, line, i, r);
-                }
+                                fails |= item<K, false, QUICK>(p, c, line, i, v[i]);
                 return fails;
         }
 
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&v)[SF_ITEMS])
         {
                 enum { FRESH = sf_reads<K>::FRESH & ~sf_reads<K>::LATE };
+                sf_renew(c);
                 unsigned char *const place = sf_copies<0>(p, c);
                 char *const first = sf_first_of(c, c.y[K], SF_SIZE(sf_recipe<K>::OUT));
                 unsigned char *const line = sf_cells(c, place, c.y[K], first, SF_SIZE(sf_recipe<K>::OUT));
@@ -279,7 +287,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 return;
 #define OPERAND(k, dt, unit, made) \
         if (COPIED >> k & 1)       \
-                sf_copy_lines(c, c.operand[k], SF_SIZE(dt), sf_copies<k>(p, c));
+                sf_copy_lines<SF_SIZE(dt)>(c, c.operand[k], sf_copies<k>(p, c));
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
         sf_copy_commit();
