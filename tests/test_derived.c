@@ -483,6 +483,46 @@ static void check_chains(size_t every)
                 }
 }
 
+/* The same of short lines that begin at odd addresses, one after another or apart, with several in a warp of a GPU and with several warps for each; of every
+ * size of elements, with results as large or not. */
+static void check_short_chains(size_t every)
+{
+        static const struct {
+                const char *expression, *shapes;
+        } lines[] = {
+#define SOFTMAX(x) "exp(" x " - max(" x ", 2, keepdim=True)) / sum(exp(" x " - max(" x ", 2, keepdim=True)), 2, keepdim=True)"
+#define NORM(x) "(" x " - mean(" x ", 2, keepdim=True)) / sqrt(mean(square(" x " - mean(" x ", 2, keepdim=True)), 2, keepdim=True) + 0.5)"
+                {SOFTMAX("x[1:]"), "x=3,7,35"}, {SOFTMAX("x[1:]"), "x=3,5,35:bf16"}, {SOFTMAX("x[1:]"), "x=3,7,33:f64"}, {SOFTMAX("x[:, :, 1:]"), "x=2,5,36"},
+                {SOFTMAX("x[1:]"), "x=2,11,7"}, {SOFTMAX("x[1:]"), "x=2,40,3:f16"}, {SOFTMAX("x[1:]"), "x=2,5,333"}, {SOFTMAX("x[1:]"), "x=3,2,1001"}, {SOFTMAX("x[:, :, 3:]"), "x=2,2,700"},
+                {SOFTMAX("x[1:]"), "x=3,5,513:bf16"}, {SOFTMAX("x[1:]"), "x=2,7,130"}, {SOFTMAX("x[1:]"), "x=3,5,64"}, {SOFTMAX("x[:, :, 4:]"), "x=1,5,70"}, {SOFTMAX("x[1:]"), "x=3,5,128:f16"},
+                {SOFTMAX("x[1:]"), "x=2,7,1"}, {SOFTMAX("x[1:]"), "x=2,9,2"}, {SOFTMAX("x[1:]"), "x=2,5,31:bf16"}, {SOFTMAX("x[1:]"), "x=2,5,100:f16"}, {SOFTMAX("x[1:]"), "x=2,2,4097"},
+                {NORM("x[1:]") " * w + b", "x=3,7,65 w=65 b=65"}, {NORM("x[1:]") " * w + b", "x=2,2,777 w=777 b=777"}, {NORM("x[:, 1:, 2:]") " * w", "x=2,5,203:bf16 w=201:bf16"},
+                {NORM("x[1:]") " * w + b", "x=2,8,64 w=64 b=64"}, {NORM("x[1:]") " * w", "x=3,5,100:f16 w=100:f16"}, {NORM("x[1:]") " * w + b", "x=3,7,37:f64 w=37:f64 b=37:f64"},
+                {"where(m[1:], exp(x[1:] - max(x[1:], 2, keepdim=True, mask=m[1:])), 0) / sum(exp(x[1:] - max(x[1:], 2, keepdim=True, mask=m[1:])), 2, keepdim=True, mask=m[1:])",
+                 "x=3,7,51 m=3,7,51:bool"},
+                {"where(m[1:], exp(x[1:] - max(x[1:], 2, keepdim=True, mask=m[1:])), 0) / sum(exp(x[1:] - max(x[1:], 2, keepdim=True, mask=m[1:])), 2, keepdim=True, mask=m[1:])",
+                 "x=3,2,601:bf16 m=3,2,601:bool"},
+                {"y[1:] * (x[1:] - sum(x[1:] * y[1:], 2, keepdim=True)), sum(x[1:] * y[1:], 2)", "x=3,5,99 y=3,5,99"},
+                {"y[1:] * (x[1:] - sum(x[1:] * y[1:], 2, keepdim=True)), sum(x[1:] * y[1:], 2)", "x=3,2,301:f16 y=3,2,301:f16"},
+                {"x[1:] - logsumexp(x[1:], 2, keepdim=True)", "x=3,7,77"}, {"x[1:] - logsumexp(x[1:], 2, keepdim=True)", "x=2,2,901"}, {"x[1:] * prod(x[1:], 2, keepdim=True), min(x[1:], 2)", "x=2,7,21"},
+                {"x[1:] * sum(x[1:], 2, keepdim=True)", "x=3,7,61:i8"}, {"(x[1:] - max(x[1:], 2, keepdim=True)) * sum(x[1:], 2, keepdim=True)", "x=3,2,411:i64"},
+                {"x[1:] * sum(x[1:], 2, keepdim=True)", "x=2,2,999:u8"}, {"cast(x[1:] - mean(x[1:], 2, keepdim=True), f64)", "x=3,7,45"}, {"cast(x[1:] - mean(x[1:], 2, keepdim=True), f16)", "x=3,2,401:f64"},
+        };
+        for (size_t k = 0; k < sizeof lines / sizeof *lines; k += every) {
+                char line[240];
+                tool_shapes shapes;
+                outputs out;
+                snprintf(line, sizeof line, "%s", lines[k].shapes);
+                tool_read_shapes(line, &shapes);
+                for (int i = 0; i < shapes.count; i++)
+                        fill_tensor(&shapes.tensor[i], k % 7 == 3 ? 's' : 'n');
+                if (run_everywhere(lines[k].expression, &shapes, line, &out))
+                        release(&out);
+                for (int i = 0; i < shapes.count; i++)
+                        free(shapes.tensor[i].data);
+        }
+}
+
 /* Long lines, one and three of them: threads share a line, and totals of its parts are combined. A
  * last step, of every fold, rounds to the type of the results: halves have means in a wider one. */
 static void check_long(size_t every)
@@ -620,7 +660,9 @@ int main(int argc, char **argv)
         test_formulas(every);
         check_functions();
         check_halves();
-        check_chains(argc > 3 ? (size_t)atol(argv[3]) : 1);
+        const size_t chains_every = argc > 3 ? (size_t)atol(argv[3]) : 1;
+        check_chains(chains_every);
+        check_short_chains(argc > 4 ? (size_t)atol(argv[4]) : chains_every);
         check_long(5 * laws_every);
         check_positions(7 * laws_every);
         for (size_t i = 0; i < sizeof laws / sizeof *laws; i += laws_every)

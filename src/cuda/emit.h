@@ -128,7 +128,7 @@ typedef struct sf_cuda_tile {
          * a block */
         int32_t more;
         /* folds of columns: the least number of neighbouring columns of a thread, if there are as
-         * many; else 0 */
+         * many; apply_short: the least number of aligned lines of a warp; else 0 */
         int32_t beside;
 } sf_cuda_tile;
 

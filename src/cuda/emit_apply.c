@@ -49,41 +49,6 @@ static int width_of(const chain *c, bool shifts)
         return best;
 }
 
-/* How many elements the address is behind an aligned vector. */
-static int64_t past_of(const void *data, int64_t size, int64_t width)
-{
-        return (int64_t)(uintptr_t)data / size % width;
-}
-
-/* Do what is copied and all results begin equally far behind an aligned vector, on each line? Then
- * lanes can have those vectors. No operation may hold its values in pairs. */
-static bool begin_alike(const chain *c)
-{
-        const source *x = &c->source[c->link[0].number[0]];
-        const int64_t size = size_of((int32_t)x->dt), past = past_of(x->data, size, c->width);
-        bool alike = c->width <= 8;
-        for (int32_t k = 0; k < c->sources; k++) {
-                const source *s = &c->source[k];
-                const int64_t own = size_of((int32_t)s->dt);
-                if (!(c->copied >> k & 1) || !moves(s) || s->along != own)
-                        continue;
-                alike = alike && past_of(s->data, own, c->width) == past;
-                for (int32_t d = 0; d < c->nbatch; d++)
-                        alike = alike && (s->step[d] / own - x->step[d] / size) % c->width == 0;
-        }
-        for (int32_t k = 0; k < c->count; k++) {
-                const sf_step *s = &c->link[k].step;
-                const int64_t own = size_of((int32_t)s->out);
-                alike = alike && (c->link[k].kind != KIND_FOLD || !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc));
-                if (c->link[k].kind != KIND_MAP || s->dims[s->nbatch].y != own)
-                        continue;
-                alike = alike && past_of(s->y, own, c->width) == past;
-                for (int32_t d = 0; d < c->nbatch; d++)
-                        alike = alike && (s->dims[d].y / own - x->step[d] / size) % c->width == 0;
-        }
-        return alike;
-}
-
 /* ------------------------------------------------------------------------------------------------
  * Tiles
  * ---------------------------------------------------------------------------------------------- */
@@ -309,31 +274,6 @@ static sf_status cut_chain(const sf_context *ctx, const chain *c, const sf_cuda_
         return SF_OK;
 }
 
-/*
- * Lines at any address whose lanes have aligned vectors (SF_EARLY), if a line is one warp's and its
- * vectors have four elements, where lanes have few of them or exponentials wait for them. H200,
- * share of a copy, before -> with them: f32 rows of 333: softmax 0.47 -> 0.57, layer norm 0.56 ->
- * 0.59, RMS norm 0.64 -> 0.80, normalize 0.66 -> 0.70; of 1001: softmax 0.77 -> 0.89, log_softmax
- * 0.71 -> 0.78, but layer norm 0.80 -> 0.66, RMS norm 0.89 -> 0.68, normalize 0.93 -> 0.70. bf16
- * rows of 513 and 1001 lose 0.03 to 0.16 in all of these. Shared by a cluster it loses too: rows of
- * 50257, normalize 0.85 -> 0.70, RMS norm 0.79 -> 0.61.
- */
-static sf_status cut_early(const sf_context *ctx, chain *c, const sf_cuda_chip *chip, int64_t batch,
-                           sf_cuda_spec *spec, cut *u, bool *fits)
-{
-        /* Every call plans: what cannot win is not cut. */
-        if (!c->shifts || !(c->width == 4 || chip->small_tiles) || !begin_alike(c))
-                return SF_OK;
-        const int64_t n = c->n;
-        c->n += c->width - 1; /* the first and the last vector can be cut */
-        SF_TRY(cut_chain(ctx, c, chip, batch, spec, u, fits));
-        c->n = n;
-        const bool one = u->warps == 1 && u->tiles == 1;
-        const bool wins = one && (u->items <= 4 || c->link[0].step.op == SF_MAX);
-        c->early = *fits && u->keep >= 3 && (wins || chip->small_tiles);
-        return SF_OK;
-}
-
 sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
 {
         chain c = {.count = 0};
@@ -350,6 +290,8 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
                 return sf_cuda_plan_columns(ctx, &c, first->batch, chip, plan, fits);
         if (first->across)
                 SF_TRY(sf_cuda_plan_group(ctx, &c, first->across, chip, plan, fits));
+        if (!*fits)
+                SF_TRY(sf_cuda_plan_short(ctx, &c, first, chip, plan, fits));
         if (*fits)
                 return SF_OK;
         memset(spec, 0, offsetof(sf_cuda_spec, fused.code));
@@ -358,9 +300,7 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
         const int aligned = c.width, widest = width_of(&c, true);
         c.shifts = widest > aligned;
         c.width = c.shifts ? widest : aligned;
-        SF_TRY(cut_early(ctx, &c, chip, first->batch, spec, &u, &cuts));
-        if (!c.early)
-                SF_TRY(cut_chain(ctx, &c, chip, first->batch, spec, &u, &cuts));
+        SF_TRY(cut_chain(ctx, &c, chip, first->batch, spec, &u, &cuts));
         if (c.shifts && (!cuts || u.keep < 3)) {
                 c.width = aligned;
                 c.shifts = false;
@@ -372,9 +312,9 @@ sf_status sf_cuda_plan_chain(const sf_context *ctx, const sf_step *first, const 
                 sf_cuda_keep_folded(&c);
         spec->threads = (int32_t)(32 * u.warps * u.lines);
         spec->items = (int32_t)u.items;
-        const bool partial = c.early || c.n != 32 * c.width * u.items * u.warps * u.tiles ||
+        const bool partial = c.n != 32 * c.width * u.items * u.warps * u.tiles ||
                 first->batch % u.lines;
-        spec->flags = (c.n % c.width || c.early ? SF_CUDA_RAGGED : 0) | (c.early ? SF_CUDA_EARLY : 0) | (c.shifts ? SF_CUDA_SHIFT_IN : 0) |
+        spec->flags = (c.n % c.width ? SF_CUDA_RAGGED : 0) | (c.shifts ? SF_CUDA_SHIFT_IN : 0) |
                 (u.team ? 0 : SF_CUDA_SINGLE) | (partial ? SF_CUDA_PARTIAL : 0);
         spec->extra[SF_CUDA_NBATCH] = c.nbatch;
         spec->extra[SF_CUDA_NSEQ] = 1;

@@ -40,7 +40,6 @@ typedef struct chain {
         link link[SF_CUDA_STEPS_MAX];
         source source[SF_OPERANDS_MAX];
         int width;
-        bool early; /* lanes have aligned vectors, which begin before the line */
         bool shifts; /* what the first step reads, and results, may be at any address */
         int64_t n;
 } chain;
@@ -83,6 +82,10 @@ void sf_cuda_put_chain(const chain *c, int32_t across, int64_t units, const int6
 /* A chain of rows, whose width is known, and the folds across its rows, in emit_apply_group.c; `fits`
  * as below. */
 sf_status sf_cuda_plan_group(const sf_context *ctx, const chain *rows, const sf_step *across,
+                             const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
+
+/* A chain of short lines, in emit_apply_short.c; `fits` as below. */
+sf_status sf_cuda_plan_short(const sf_context *ctx, const chain *rows, const sf_step *first,
                              const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
 
 /* Chains over segments of lines, in emit_segments_apply.c. `fits` as below. */

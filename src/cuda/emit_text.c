@@ -158,7 +158,7 @@ static void put_spread(writer *w, const sf_cuda_spec *spec)
 
 static bool is_chain(int32_t kernel)
 {
-        return kernel == SF_CUDA_APPLY || kernel == SF_CUDA_APPLY_COLUMNS || kernel == SF_CUDA_APPLY_GROUP ||
+        return kernel == SF_CUDA_APPLY || kernel == SF_CUDA_APPLY_SHORT || kernel == SF_CUDA_APPLY_COLUMNS || kernel == SF_CUDA_APPLY_GROUP ||
                kernel == SF_CUDA_SEGMENTS_APPLY;
 }
 
@@ -453,7 +453,7 @@ static void put_programs(writer *w, const sf_cuda_spec *spec)
         sf_cuda_also first = {.op = (uint8_t)spec->op, .acc = (uint8_t)spec->acc, .out = (uint8_t)spec->out, .loads = f->loads, .stores = f->stores};
         put(w, "\n#line 1 \"programs\"\n");
         const bool again = spec->kernel == SF_CUDA_AGAIN;
-        const bool chain = spec->kernel == SF_CUDA_APPLY || spec->kernel == SF_CUDA_APPLY_COLUMNS;
+        const bool chain = spec->kernel == SF_CUDA_APPLY || spec->kernel == SF_CUDA_APPLY_SHORT || spec->kernel == SF_CUDA_APPLY_COLUMNS;
         const int other = chain ? CHAIN_STEPS : ALL_STEPS;
         const sf_instruction *program = put_step(w, f, 0, f->code, &first, again ? 0 : other);
         for (int k = 0; k < f->beside; k++)

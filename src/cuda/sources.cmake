@@ -11,5 +11,5 @@ add_custom_command(OUTPUT ${SCANFOLD_EMBEDDED}
 list(APPEND SCANFOLD_SOURCES
   src/cuda/driver.c src/cuda/driver_find.c src/cuda/jit.c src/cuda/cache.c src/cuda/cache_files.c src/cuda/cache_sha256.c
   src/cuda/cuda.c src/cuda/cuda_device.c src/cuda/cuda_scratch.c src/cuda/cuda_streams.c src/cuda/cuda_warm.c src/cuda/cuda_api.c
-  src/cuda/emit.c src/cuda/emit_scan.c src/cuda/emit_chunks.c src/cuda/emit_pieces.c src/cuda/emit_fold.c src/cuda/emit_fold_ways.c src/cuda/emit_cuts.c src/cuda/emit_fuse.c src/cuda/emit_again.c src/cuda/emit_chain.c src/cuda/emit_apply.c src/cuda/emit_apply_columns.c src/cuda/emit_apply_group.c src/cuda/emit_segments.c src/cuda/emit_segments_apply.c src/cuda/emit_text.c src/cuda/tuning.c
+  src/cuda/emit.c src/cuda/emit_scan.c src/cuda/emit_chunks.c src/cuda/emit_pieces.c src/cuda/emit_fold.c src/cuda/emit_fold_ways.c src/cuda/emit_cuts.c src/cuda/emit_fuse.c src/cuda/emit_again.c src/cuda/emit_chain.c src/cuda/emit_apply.c src/cuda/emit_apply_short.c src/cuda/emit_apply_columns.c src/cuda/emit_apply_group.c src/cuda/emit_segments.c src/cuda/emit_segments_apply.c src/cuda/emit_text.c src/cuda/tuning.c
   ${SCANFOLD_EMBEDDED})

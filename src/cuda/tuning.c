@@ -62,6 +62,32 @@ static const row rows[] = {
         {SF_CUDA_APPLY, 0, -1, 16, 8, 8, 70, {1024, 32, 1, 4, 0}},
         {SF_CUDA_APPLY, 1, -1, 16, 8, 8, 70, {1024, 8, 1, 0, 0}},
 
+        /*
+         * Short lines: the same words and registers, and blocks of four warps unless a line has
+         * more. Which lines, and which stay with the rows above: of aligned ones, those that have
+         * at most a quarter of a warp (`beside`), so up to 256 elements of four bytes or less: in
+         * apply.cu a warp has one line, for which it has too many lanes. Of others, those that leave
+         * a multiprocessor two blocks, of which one copies while the other computes: up to 512
+         * threads, 16384 f32. H200, share of a copy of 256 MiB, with the rows above -> with this
+         * one, in one run:
+         *
+         *     aligned     f32 softmax     bf16 softmax
+         *     64          0.40 -> 0.95    0.19 -> 0.75
+         *     128         0.79 -> 0.95    0.37 -> 0.79
+         *     200, 256    0.92 -> 0.97    0.69 -> 0.80
+         *     512         the same        0.82 -> 0.80
+         *     1000        0.97 -> 0.93    0.90 -> 0.75
+         *
+         *     others      f32 softmax     f32 layer norm    bf16 softmax
+         *     35          0.12 -> 0.94    0.12 -> 0.95      0.04 -> 0.56
+         *     513         0.39 -> 0.87    0.52 -> 0.93      0.19 -> 0.52
+         *     1001        0.71 -> 0.80    0.83 -> 0.95      0.38 -> 0.59
+         *     4097        0.68 -> 0.86    0.77 -> 0.94      0.36 -> 0.51
+         *     10007       0.83 -> 0.84    0.76 -> 0.93
+         *     20001       0.76 -> 0.56    0.73 -> 0.63
+         */
+        {SF_CUDA_APPLY_SHORT, -1, -1, 16, 8, 8, 70, {512, 32, 2, 4, 4}},
+
         /* Columns in registers: 32 words a thread, in blocks of at least four warps. */
         {SF_CUDA_APPLY_COLUMNS, -1, -1, 16, 8, 8, 70, {512, 64, 1, 4, 0}},
 

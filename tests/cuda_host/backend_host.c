@@ -23,7 +23,7 @@ static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
 long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
-long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_begins, host_teams;
+long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_short[6], host_teams;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -104,7 +104,13 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                 host_loops += kernel == SF_CUDA_APPLY && extra[APPLY_KEEP] == 4;
                 host_teams += (kernel == SF_CUDA_APPLY || (kernel == SF_CUDA_APPLY_COLUMNS && extra[APPLY_COLUMNS_CLUSTER] == 1)) && !(l->spec.flags & SF_CUDA_SINGLE);
                 host_shifts += kernel == SF_CUDA_APPLY && l->spec.flags & SF_CUDA_SHIFT_IN;
-                host_begins += kernel == SF_CUDA_APPLY && l->spec.flags & SF_CUDA_EARLY;
+                if (kernel == SF_CUDA_APPLY_SHORT) {
+                        const int32_t place = extra[APPLY_SHORT_PLACE], lanes = extra[APPLY_SHORT_LANES];
+                        host_short[place]++;
+                        host_short[3] += lanes < 32;
+                        host_short[4] += extra[APPLY_SHORT_WARPS] > 1;
+                        host_short[5] += lanes < 32 && !extra[APPLY_SHORT_FLAT];
+                }
                 exec_launch launch = {.entry = entry, .params = l->params, .blocks = l->grid[0], .threads = (uint32_t)l->spec.threads,
                                       .shared = l->shared, .resident = 4, .cluster = kernel == SF_CUDA_APPLY || kernel == SF_CUDA_APPLY_GROUP ? (uint32_t)extra[APPLY_CLUSTER] : kernel == SF_CUDA_APPLY_COLUMNS ? (uint32_t)extra[APPLY_COLUMNS_CLUSTER] : 1, .seed = (uint64_t)host_seed++, .races = host_races};
                 if (exec_run(&launch))

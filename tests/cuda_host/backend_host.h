@@ -8,8 +8,10 @@ extern bool host_races;           /* the compiler was told to tell of accesses: 
 extern long host_launches, host_seed;
 extern sf_cuda_chip host_chip;    /* what steps are planned for */
 /* Launches of each kernel, and those of products of reals; through shared memory, columns in packs, lines that begin early, of interleaved sequences, of totals of chunks;
- * chains with lines in registers, in shared memory, and there in part. */
+ * chains with lines in registers, in shared memory, and there in part. host_short, of apply_short.cu: with elements as they lie, in
+ * another order, in vectors; with several lines a warp, several warps a line, several lines a warp that are apart. */
 extern long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
-extern long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_begins, host_teams;
+extern long host_short[6];
+extern long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_teams;
 
 #endif

@@ -27,10 +27,6 @@
  * cannot be copied asynchronously one by one. They are copied as aligned vectors, and each vector
  * is cut out of two of those.
  *
- * SF_EARLY: all that is copied, and all results, begin equally far behind an aligned vector, on each
- * line. Then lanes hold aligned vectors, and results are stored as they are. Only sums and other
- * folds that have an order need their elements where the order has them (sf_early).
- *
  * SF_STEPS(F) lists the steps: F(number, op, accumulator, dtype of the result, whether there is an
  * initial value, how, operands that the load reads, operands that the store reads). `how` is the
  * kind (0 a fold, 1 a map, 2 a map of one element), plus 4 if no other launch reads the result, 8
@@ -47,6 +43,7 @@
  */
 #define SF_SURES 1
 #include "apply_steps.cuh"
+#include "apply_rows.cuh"
 
 enum {
         LINES = SF_THREADS / 32 / SF_WARPS,
@@ -72,15 +69,6 @@ enum {
 /* ------------------------------------------------------------------------------------------------
  * Steps
  * ---------------------------------------------------------------------------------------------- */
-
-/* A result of which a line has one: keeps it for the steps that follow, and stores it. */
-template <int K> SF_DEVICE void sf_made(sf_course &c, sf_u64 bits)
-{
-        enum { SIZE = SF_SIZE(sf_recipe<K>::OUT) };
-        c.made[K][0] = bits;
-        if (!sf_recipe<K>::WITHIN && c.mine)
-                sf_store(c.y[K], sf_one_slot<SIZE>(bits));
-}
 
 /* The first line of the block, in its first round. */
 SF_DEVICE sf_i64 sf_first_line(const sf_course &c)
@@ -123,8 +111,6 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_by_team(const sf_params &p, const
         sf_sync_block();
         return *result;
 }
-
-template <int KIND> struct sf_do;
 
 /* Where the totals of a line's leaves of step K are in shared memory; in a cluster, the desk that
  * says when they are there. */
@@ -187,9 +173,7 @@ template <> struct sf_do<KIND_FOLD> {
                         total = sf_fold_leaves<K>(p, c.lane, sf_leaves_of<K>(c),
                                 SF_WARPS * c.tiles);
                 }
-                if (sf_recipe<K>::BEGINS)
-                        total = sf_joined<K>(sf_lifted<K>(FIELD(K, initial)), total);
-                sf_made<K>(c, sf_programs<K>::store(p, c, c.still, sf_held<K>::lower(total)));
+                sf_made_of<K>(p, c, total);
         }
 };
 
@@ -260,10 +244,8 @@ template <> struct sf_do<KIND_MAP> {
                 for (int i = 0; i < SF_ITEMS; i++) {
                         sf_raw<BYTES> r;
                         fails |= item<K, QUICK>(p, c, late, i, kept, r);
-                        if (sf_recipe<K>::UNIT && (SF_EARLY ? !sf_is_cut(left, c.n, i) : sf_is_inside(left, i)))
+                        if (sf_recipe<K>::UNIT && sf_is_inside(left, i))
                                 sf_store(at + i * SPREAD * SIZE, r);
-                        else if (SF_EARLY)
-                                sf_store_some<SIZE>(at, along, i * SPREAD, -first, left, r);
                         else if (!sf_recipe<K>::UNIT || SF_RAGGED)
                                 sf_store_some<SIZE>(at, along, i * SPREAD, 0, left, r);
                 }
@@ -300,7 +282,7 @@ template <> struct sf_do<KIND_MAP> {
                         sf_places late;
                         sf_find_places<sf_reads<K>::LATE>(p, c, t, late);
                         sf_fetch_all<K>(p, c, t, kept);
-                        if (sf_recipe<K>::UNIT && SF_SHIFT_IN && !SF_EARLY) {
+                        if (sf_recipe<K>::UNIT && SF_SHIFT_IN) {
                                 shifted<K>(p, c, late, t, kept);
                                 continue;
                         }
@@ -310,24 +292,6 @@ template <> struct sf_do<KIND_MAP> {
         }
 };
 
-template <> struct sf_do<KIND_SMALL> {
-        template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&)[SF_ITEMS])
-        {
-                sf_made<K>(c, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, c.still, 0)));
-        }
-};
-
-template <int K> struct sf_steps {
-        SF_DEVICE_MEMBER void run(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
-        {
-                sf_do<sf_recipe<K>::KIND>::template step<K>(p, c, kept);
-                sf_steps<K + 1>::run(p, c, kept);
-        }
-};
-template <> struct sf_steps<STEPS> {
-        SF_DEVICE_MEMBER void run(const sf_params &, sf_course &, sf_vectors (&)[SF_ITEMS]) {}
-};
-
 /* Computes where line number `line` begins in every operand and result. A line past the last has no
  * elements. */
 SF_DEVICE void sf_locate(const sf_params &p, sf_i64 line, sf_course &c)
@@ -335,14 +299,7 @@ SF_DEVICE void sf_locate(const sf_params &p, sf_i64 line, sf_course &c)
         const bool works = (LOOPS && LINES == 1) || line < p.units;
         c.n = works ? (int)p.n : 0;
         c.mine = works && c.lane == 0 && c.warp == 0 && c.rank == 0;
-        line = works ? line : 0;
-#pragma unroll
-        for (int k = 0; k < SF_OPERANDS; k++)
-                c.operand[k] = p.operand[k];
-#pragma unroll
-        for (int k = 0; k < STEPS; k++)
-                c.y[k] = FIELD(k, y);
-        sf_walk_batch(p, line, c);
+        sf_locate_line(p, works ? line : 0, c);
 }
 
 /* Computes the lane, the warp and the line of this thread. This is done again for every line:
@@ -381,14 +338,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (SF_CLUSTER > 1)
                 sf_cluster_wait();
         for (c.round = 0;; c.round++) {
-#pragma unroll
-                for (int k = 0; k < STEPS; k++)
-                        c.made[k][0] = 0;
-#define OPERAND(k, dt, unit, made)          \
-        if (!(MOVING >> k & 1) && (made) < 0) \
-                sf_load_steady(c.operand[k], *(sf_raw<SF_SIZE(dt)> *)&c.still.operand##k);
-                SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
+                sf_load_still(c);
                 if (STAGED)
                         sf_unstage(c, kept);
                 if (sf_goes_on(p, c)) {

@@ -3,23 +3,10 @@
  * registers, directly or through shared memory.
  */
 
-/* SF_EARLY: how many elements before the line's first one its first vector begins. */
-SF_DEVICE int sf_past(const sf_course &c)
-{
-        int past = 0;
-        (void)c;
-#define OPERAND(k, dt, unit, made) \
-        if (SF_EARLY && COPIED >> k & 1) \
-                past = (int)((sf_u32)(sf_u64)c.operand[k] / SF_SIZE(dt)) & (SF_WIDTH - 1);
-        SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-        return past;
-}
-
 /* The lane's first element in tile t. Its item i begins i * SPREAD elements further on. */
 SF_DEVICE int sf_first_of(const sf_course &c, int t)
 {
-        return (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH - sf_past(c);
+        return (t * SF_WARPS + c.warp) * LEAF + c.lane * SF_WIDTH;
 }
 
 /* Is all of item i inside the line, or its first element? The first element of the lane is `left`
@@ -132,14 +119,13 @@ template <int SIZE> SF_DEVICE void sf_copy_leaf(const sf_course &c, const char *
  * addresses were computed: it would keep one for each item. */
 struct sf_places {
         const char *operand[SF_OPERANDS];
-        int left, n;
+        int left;
 };
 template <int WHICH>
 SF_DEVICE void sf_find_places(const sf_params &p, const sf_course &c, int t, sf_places &from)
 {
         const int first = sf_first_of(c, t);
         from.left = c.n - first;
-        from.n = c.n;
 #define OPERAND(k, dt, unit, made) \
         if (WHICH >> k & 1)        \
                 from.operand[k] = sf_anew(c.operand[k] + first * (UNITS >> k & 1 ? (sf_i64)SF_SIZE(dt) : p.along[k]));
@@ -147,43 +133,12 @@ SF_DEVICE void sf_find_places(const sf_params &p, const sf_course &c, int t, sf_
 #undef OPERAND
 }
 
-/* SF_EARLY: is some of item i before the line's first element, or past its last one? `left` as in
- * sf_places, n: elements of the line. Of a number that is there, sf_is_there is true. */
-SF_DEVICE bool sf_is_cut(int left, int n, int i)
-{
-        return left < i * SPREAD + SF_WIDTH || (i == 0 && left > n);
-}
-SF_DEVICE bool sf_is_there(int left, int n, int i, int j)
-{
-        return (sf_u32)(n - left + i * SPREAD + j) < (sf_u32)n;
-}
-
-/* SF_EARLY: the same one by one. */
-template <int SIZE, int BYTES>
-SF_DEVICE void sf_fetch_ones(const sf_places &from, const char *at, sf_i64 stride, int i, sf_raw<BYTES> &r)
-{
-        const bool cut = sf_is_cut(from.left, from.n, i);
-        for (int w = 0; w < (int)(sizeof r.w / 4); w++)
-                r.w[w] = 0;
-#pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++) {
-                sf_raw<SIZE> one;
-                for (int w = 0; w < (int)(sizeof one.w / 4); w++)
-                        one.w[w] = 0;
-                if (!cut || sf_is_there(from.left, from.n, i, j))
-                        sf_load(at + (i * SPREAD + j) * stride, one);
-                sf_set_slot<SIZE>(r, j, sf_slot<SIZE>(one, 0));
-        }
-}
-
 /* Loads item i from memory, of the operands in WHICH. */
 template <int WHICH>
 SF_DEVICE void sf_fetch_item(const sf_params &p, const sf_places &from, int i, sf_vectors &v)
 {
 #define OPERAND(k, dt, unit, made) \
-        if (SF_EARLY && WHICH >> k & 1) \
-                sf_fetch_ones<SF_SIZE(dt)>(from, from.operand[k], UNITS >> k & 1 ? (sf_i64)SF_SIZE(dt) : p.along[k], i, v.operand##k); \
-        else if (WHICH >> k & 1)        \
+        if (WHICH >> k & 1)        \
                 sf_fetch<SF_SIZE(dt), (UNITS >> k & 1) != 0>(from.operand[k], p.along[k], i, from.left, v.operand##k);
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
@@ -201,9 +156,7 @@ SF_DEVICE void sf_fetch_again(const sf_params &p, const sf_course &c, int t,
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
 #define OPERAND(k, dt, unit, made) \
-        if (SF_EARLY && WHICH >> k & 1) \
-                sf_fetch_ones<SF_SIZE(dt)>(from, from.operand[k], UNITS >> k & 1 ? (sf_i64)SF_SIZE(dt) : p.along[k], i, v[i].operand##k); \
-        else if (WHICH >> k & 1)        \
+        if (WHICH >> k & 1)        \
                 sf_fetch<SF_SIZE(dt), (ALIGNED >> k & 1) != 0>(from.operand[k], p.along[k], i, from.left, v[i].operand##k);
                 SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
@@ -218,24 +171,6 @@ template <int WHICH, bool PUT> SF_DEVICE void sf_keep_item(const sf_course &c, i
                 sf_shared_store(sf_place<k, SF_SIZE(dt)>(c, t * SF_ITEMS + i), v.operand##k);      \
         if (!PUT && WHICH >> k & 1)                                                                                              \
                 sf_shared_load(sf_place<k, SF_SIZE(dt)>(c, t * SF_ITEMS + i), v.operand##k);
-        SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-}
-
-/* SF_EARLY: loads element lane % SF_WIDTH of the vector after the warp's leaf of tile t. */
-template <int WHICH> SF_DEVICE void sf_fetch_extra(const sf_params &p, const sf_course &c, int t, sf_vectors &v)
-{
-        const int index = (t * SF_WARPS + c.warp + 1) * LEAF - sf_past(c) + c.lane % SF_WIDTH;
-        (void)index, (void)p, (void)v;
-#define OPERAND(k, dt, unit, made) \
-        if (WHICH >> k & 1) {       \
-                sf_raw<SF_SIZE(dt)> one; \
-                for (int w = 0; w < (int)(sizeof one.w / 4); w++) \
-                        one.w[w] = 0;    \
-                if (index < c.n)         \
-                        sf_load(c.operand[k] + index * (UNITS >> k & 1 ? (sf_i64)SF_SIZE(dt) : p.along[k]), one); \
-                sf_set_slot<SF_SIZE(dt)>(v.operand##k, 0, sf_slot<SF_SIZE(dt)>(one, 0)); \
-        }
         SF_OPERAND_LIST(OPERAND)
 #undef OPERAND
 }
@@ -255,8 +190,6 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, sf_course &c, i
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
                 sf_fetch_item<FRESH>(p, from, i, v[i]);
-        if (SF_EARLY && sf_recipe<K>::KIND == KIND_FOLD)
-                sf_fetch_extra<FRESH>(p, c, t, c.extra);
         if (OLD && !near)
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
@@ -384,23 +317,7 @@ SF_DEVICE sf_raw<BYTES> sf_moved_up(const sf_course &c, const sf_raw<BYTES> &las
 SF_DEVICE void sf_unstage(sf_course &c, sf_vectors (&v)[SF_ITEMS])
 {
         sf_copy_wait<0>();
-#if SF_EARLY
-        sf_sync_warp(); /* the extra vector: the first lane has copied it */
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-                sf_keep_item<COPIED, false>(c, 0, i, v[i]);
-#define OPERAND(k, dt, unit, made) \
-        if (COPIED >> k & 1) {      \
-                enum { VECTOR = sizeof(sf_raw<SF_SIZE(dt) * SF_WIDTH>) }; \
-                sf_raw<SF_SIZE(dt)> one; \
-                sf_shared_load(sf_place<k, SF_SIZE(dt)>(c, SF_ITEMS) - c.lane * (int)VECTOR + c.lane % SF_WIDTH * SF_SIZE(dt), one); \
-                sf_set_slot<SF_SIZE(dt)>(c.extra.operand##k, 0, sf_slot<SF_SIZE(dt)>(one, 0)); \
-        }
-        SF_OPERAND_LIST(OPERAND)
-#undef OPERAND
-        if (LOOPS)
-                sf_sync_warp();
-#elif SF_SHIFT_IN
+#if SF_SHIFT_IN
         sf_sync_warp(); /* other lanes have copied it */
 #define OPERAND(k, dt, unit, made) \
         if (COPIED >> k & 1)       \

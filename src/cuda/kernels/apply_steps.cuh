@@ -144,11 +144,15 @@ SF_DEVICE void sf_take_in_turn(sf_vectors &v)
 struct sf_course {
         const char *operand[SF_OPERANDS];
         char *y[STEPS];
-        sf_vectors still, extra;
+        sf_vectors still;
         sf_u64 made[STEPS][MADES];
         int n, tiles, kept, lane, warp, team, rank, round;
         bool sure; /* all numbers that the thread keeps were made in the quick way */
         bool mine; /* this thread stores results of which a line has one */
+        /* apply_short.cu: the thread's first element; in which order it takes those of a vector, and
+         * its vectors. There, `team` is the line's number among those of the team, `tiles` how many
+         * these are. */
+        int first, swap, turn;
         /* apply_columns.cu: the strip, and how many rows there are from the thread's first on. */
         sf_i64 unit;
         int rows;

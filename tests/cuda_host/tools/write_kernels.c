@@ -278,6 +278,10 @@ static const struct {
         {"softmax_down_16384", 0, SF_DT_F32, 16384, 16384}, {"layer_norm_down_16384", 1, SF_DT_F32, 16384, 16384}, {"normalize_down_16384", 2, SF_DT_F32, 16384, 16384},
         {"log_softmax_down_16384", 3, SF_DT_F32, 16384, 16384}, {"normalize_down_64", 2, SF_DT_F32, 262144, 64}, {"softmax_down_16384_bf16", 0, SF_DT_BF16, 16384, 16384},
         {"softmax_down_16383", 0, SF_DT_F32, 16383, 16384}, {"softmax_down_16384_f64", 0, SF_DT_F64, 16384, 16384},
+        {"softmax_35", 0, SF_DT_F32, 4 * P20, 35}, {"softmax_64", 0, SF_DT_F32, 4 * P20, 64}, {"softmax_333", 0, SF_DT_F32, 262144, 333}, {"softmax_1001", 0, SF_DT_F32, 65536, 1001},
+        {"softmax_1537", 0, SF_DT_F32, 65536, 1537}, {"softmax_4097", 0, SF_DT_F32, 16384, 4097}, {"layer_norm_4097", 1, SF_DT_F32, 16384, 4097}, {"layer_norm_35", 1, SF_DT_F32, 4 * P20, 35},
+        {"normalize_2049", 2, SF_DT_F32, 32768, 2049}, {"softmax_513_bf16", 0, SF_DT_BF16, 131072, 513}, {"layer_norm_1001_bf16", 1, SF_DT_BF16, 65536, 1001}, {"softmax_35_bf16", 0, SF_DT_BF16, 4 * P20, 35},
+        {"softmax_2049_bf16", 0, SF_DT_BF16, 32768, 2049}, {"softmax_129_f64", 0, SF_DT_F64, 524288, 129}, {"log_softmax_333", 3, SF_DT_F32, 262144, 333},
         {"softmax_segments", 0, SF_DT_F32, 1, 64 * P20}, {"layer_norm_segments", 1, SF_DT_F32, 1, 64 * P20}, {"log_softmax_segments", 3, SF_DT_F32, 1, 64 * P20},
         {"softmax_segments_bf16", 0, SF_DT_BF16, 1, 64 * P20}, {"softmax_segments_f64", 0, SF_DT_F64, 1, 64 * P20},
 };
