@@ -236,8 +236,6 @@ template <int K> SF_DEVICE void sf_made(const sf_params &p, sf_course &c, int j,
                 sf_store(c.y[K] + j * FIELD(K, iy), sf_one_slot<SIZE>(bits));
 }
 
-template <int KIND> struct sf_do;
-
 template <> struct sf_do<KIND_FOLD> {
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
         {
@@ -321,17 +319,6 @@ template <> struct sf_do<KIND_SMALL> {
                 for (int j = 0; j < SF_WIDTH; j++)
                         sf_made<K>(p, c, j, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, c.still, j), j));
         }
-};
-
-template <int K> struct sf_steps {
-        SF_DEVICE_MEMBER void run(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
-        {
-                sf_do<sf_recipe<K>::KIND>::template step<K>(p, c, kept);
-                sf_steps<K + 1>::run(p, c, kept);
-        }
-};
-template <> struct sf_steps<STEPS> {
-        SF_DEVICE_MEMBER void run(const sf_params &, sf_course &, sf_vectors (&)[SF_ITEMS]) {}
 };
 
 /* ------------------------------------------------------------------------------------------------

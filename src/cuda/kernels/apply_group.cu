@@ -137,8 +137,6 @@ template <int K> SF_DEVICE void sf_made(const sf_params &p, sf_tile &c, sf_u64 b
                         sf_one_slot<SIZE>(bits));
 }
 
-template <int KIND> struct sf_do;
-
 template <> struct sf_do<KIND_FOLD> {
         template <int K> struct together {
                 enum {
@@ -376,17 +374,6 @@ template <> struct sf_do<KIND_ACROSS> {
                                 sf_store(at + j * SIZE, sf_one_slot<SIZE>(sf_programs<K>::store(p,
                                         c, c.still, sf_held<K>::lower(total[j]))));
         }
-};
-
-template <int K> struct sf_steps {
-        SF_DEVICE_MEMBER void run(const sf_params &p, sf_tile &c, sf_vectors (&v)[SF_ITEMS])
-        {
-                sf_do<sf_recipe<K>::KIND>::template step<K>(p, c, v);
-                sf_steps<K + 1>::run(p, c, v);
-        }
-};
-template <> struct sf_steps<STEPS> {
-        SF_DEVICE_MEMBER void run(const sf_params &, sf_course &, sf_vectors (&)[SF_ITEMS]) {}
 };
 
 /* ------------------------------------------------------------------------------------------------

@@ -46,22 +46,9 @@ SF_DEVICE void sf_locate_line(const sf_params &p, sf_i64 line, sf_course &c)
         sf_walk_batch(p, line, c);
 }
 
-template <int KIND> struct sf_do;
-
 template <> struct sf_do<KIND_SMALL> {
         template <int K> SF_DEVICE_MEMBER void step(const sf_params &p, sf_course &c, sf_vectors (&)[SF_ITEMS])
         {
                 sf_made<K>(c, sf_programs<K>::store(p, c, c.still, sf_programs<K>::load(p, c, c.still, 0)));
         }
-};
-
-template <int K> struct sf_steps {
-        SF_DEVICE_MEMBER void run(const sf_params &p, sf_course &c, sf_vectors (&kept)[SF_ITEMS])
-        {
-                sf_do<sf_recipe<K>::KIND>::template step<K>(p, c, kept);
-                sf_steps<K + 1>::run(p, c, kept);
-        }
-};
-template <> struct sf_steps<STEPS> {
-        SF_DEVICE_MEMBER void run(const sf_params &, sf_course &, sf_vectors (&)[SF_ITEMS]) {}
 };

@@ -1,6 +1,6 @@
 /*
- * apply_steps.cuh: what apply.cu, apply_columns.cu and apply_group.cu share: the steps of a chain, what they read,
- * and their programs. A file that includes it has defined SF_STEPS and SF_OPERAND_LIST (apply.cu).
+ * apply_steps.cuh: what apply.cu, apply_short.cu, apply_columns.cu, apply_group.cu and segments_apply.cu share: the steps of a
+ * chain, what they read, and their programs. A file that includes it has defined SF_STEPS and SF_OPERAND_LIST (apply.cu).
  */
 /* 1: folds set sf_course.sure. */
 #ifndef SF_SURES
@@ -455,3 +455,18 @@ SF_DEVICE void sf_walk_batch(const sf_params &p, sf_i64 line, sf_course &c)
                 line = next;
         }
 }
+
+/* What a step of a kind does: the file that includes this one says it. */
+template <int KIND> struct sf_do;
+
+/* Steps one after another. COURSE: the thread's place in the tensors. */
+template <int K> struct sf_steps {
+        template <class COURSE> SF_DEVICE_MEMBER void run(const sf_params &p, COURSE &c, sf_vectors (&kept)[SF_ITEMS])
+        {
+                sf_do<sf_recipe<K>::KIND>::template step<K>(p, c, kept);
+                sf_steps<K + 1>::run(p, c, kept);
+        }
+};
+template <> struct sf_steps<STEPS> {
+        template <class COURSE> SF_DEVICE_MEMBER void run(const sf_params &, COURSE &, sf_vectors (&)[SF_ITEMS]) {}
+};
