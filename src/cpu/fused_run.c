@@ -254,7 +254,8 @@ void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *c, char *constants,
                 return;
         }
         if (all > 1 && is_flat(c, box)) {
-                soon.at = soon.row == width * soon.col ? soon.at : NULL;
+                if (soon.at && soon.row != width * soon.col)
+                        soon.at = NULL;
                 width *= all;
                 all = 1;
         }
