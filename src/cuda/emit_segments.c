@@ -2,6 +2,8 @@
 #include "cuda/emit_draft.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_spread(const sf_step *s)
@@ -82,10 +84,10 @@ static bool in_tiles(const sf_step *s, bool down, const sf_cuda_tile *shape, til
                s->batch * t->slots <= INT32_MAX / 2;
 }
 
-/* The launch that finds the tiles. The table begins `at` words after the beginning of scratch,
- * after `counters` words that count. */
-static void put_table(const sf_step *s, const tiles *t, int64_t at, int64_t counters,
-                      sf_cuda_launch *l)
+/* The launch before, which makes a table of so many slots, `at` words after the beginning of
+ * scratch. */
+static void put_table(const sf_step *s, bool windows, int64_t slots, int64_t at, int64_t size,
+                      int64_t counters, sf_cuda_launch *l)
 {
         sf_cuda_spec *spec = &l->spec;
         sf_params p;
@@ -100,15 +102,16 @@ static void put_table(const sf_step *s, const tiles *t, int64_t at, int64_t coun
         spec->extra[SF_CUDA_RESIDENT] = 8;
         spec->extra[SEGMENTS_TABLE_WIDE] = s->segments.wide;
         spec->extra[SEGMENTS_TABLE_BACKWARDS] = s->reverse;
+        spec->extra[SEGMENTS_TABLE_WINDOWS] = windows;
         put_offsets(s, &p);
         p.n = s->n;
-        p.number[0] = t->slots;
-        p.number[1] = t->log;
+        p.number[0] = slots;
+        p.number[1] = size;
         p.number[2] = at;
         p.number[3] = counters;
         l->params_size = sf_cuda_params_parts(spec).end;
         memcpy(l->params, &p, l->params_size);
-        l->grid[0] = (uint32_t)ceil_div(t->slots, spec->threads);
+        l->grid[0] = (uint32_t)ceil_div(slots, spec->threads);
         l->grid[1] = l->grid[2] = 1;
         l->shared = 16;
         l->scratch_fields = 1;
@@ -131,7 +134,8 @@ static sf_status plan_tiles(const sf_context *ctx, const sf_step *s, const sf_cu
         const int64_t counters = s->fold ? all : 0,
                       at = SF_TICKETS / 8 + all * depth * words + counters,
                       shares = ceil_div(all, t->alone ? t->threads / 32 : 1) + ahead;
-        put_table(s, t, at, counters, &plan->launch[0]);
+        /* With `counters` words before it that count tiles. */
+        put_table(s, false, t->slots, at, t->log, counters, &plan->launch[0]);
         draft d = sf_cuda_draft(&plan->launch[1], SF_CUDA_SEGMENTS, l);
         sf_cuda_spec *spec = &d.launch->spec;
         spec->threads = (int32_t)t->threads;
@@ -164,6 +168,113 @@ static sf_status plan_tiles(const sf_context *ctx, const sf_step *s, const sf_cu
         return SF_OK;
 }
 
+/* Segments of contiguous lines that are loaded as they are: a block has a window
+ * (segments_blocks.cuh). */
+static bool in_blocks(const sf_step *s, bool down, const layout *l)
+{
+        const bool x = unit(l->line.x, l->in), y = s->fold || unit(l->line.y, size_of((int32_t)s->out));
+        return !down && !s->map && !s->fuse && !s->m && x && y && s->n &&
+               s->segments.stride == (s->segments.wide ? 8 : 4) &&
+               !(s->reverse && sf_op_is(s->op, SF_INDEX)) && !getenv("SCANFOLD_TRIAL_OLD");
+}
+
+static sf_status plan_blocks(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
+                             const layout *l, sf_cuda_plan *plan)
+{
+        const char *text = getenv("SCANFOLD_TRIAL");
+        int row = s->fold ? 16 : 8, th = 288, res = value_size(s) > 4 ? 3 : 4;
+        if (text)
+                sscanf(text, "%d,%d,%d", &row, &th, &res);
+        const int64_t threads = chip->small_tiles ? 64 : th;
+        row = chip->small_tiles ? 4 : row;
+        const int64_t chunk = pow2_down(threads - 1) * row, windows = s->n / chunk + 1;
+        const int64_t words = windows * (value_size(s) / 4), at = SF_TICKETS / 8 + s->batch * words;
+        const int64_t cell = at_least(at_least(size_of((int32_t)s->out), l->in), 4);
+        if (s->batch * windows > UINT32_MAX)
+                return sf_fail(ctx, SF_UNSUPPORTED, "too many");
+        put_table(s, true, windows + 1, at, chunk, 0, &plan->launch[0]);
+        draft d = sf_cuda_draft(&plan->launch[1], SF_CUDA_SEGMENTS, l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = (int32_t)threads;
+        spec->items = 1;
+        spec->extra[SF_CUDA_RESIDENT] = chip->small_tiles ? 1 : res;
+        spec->extra[SEGMENTS_LEAF] = row;
+        spec->extra[SEGMENTS_STRIP] = 1;
+        spec->extra[SEGMENTS_CELL] = (int32_t)cell;
+        spec->extra[SEGMENTS_FOLDS] = s->fold;
+        spec->extra[SEGMENTS_WIDE] = s->segments.wide;
+        spec->extra[SEGMENTS_BACKWARDS] = s->reverse;
+        spec->extra[SEGMENTS_BLOCKS] = getenv("SCANFOLD_TRIAL_FIRST") ? 1 : 2;
+        put_offsets(s, &d.p);
+        d.p.units = s->batch;
+        d.p.number[0] = windows;
+        d.p.number[1] = at;
+        d.p.number[2] = words;
+        d.p.number[3] = s->batch * windows;
+        plan->launches = 2;
+        plan->watched = true;
+        plan->scratch = (size_t)(at + (windows + 1) * SF_TABLE_WORDS) * 8;
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, s->batch * windows,
+                              sf_block_end(threads, row, value_size(s), cell)));
+        d.launch->scratch_fields = 1;
+        d.launch->overlaps = true;
+        return SF_OK;
+}
+
+/* Folds of columns whose segments are not short on average: a block has a tile of 32 of them
+ * (segments_down.cuh). */
+static bool in_strips(const sf_step *s, bool down, const sf_cuda_tile *shape, tiles *t)
+{
+        const int64_t columns = down ? s->dims[s->nbatch - 1].len : 1;
+        const int64_t strips = ceil_div(columns, 32);
+        t->threads = shape->threads;
+        t->resident = shape->resident;
+        t->leaf = at_least(4 * shape->elements / value_size(s), 4);
+        t->alone = false;
+        t->log = log2_up(t->threads / 8 * t->leaf);
+        t->slots = (s->n >> t->log) + s->segments.count + 3;
+        return s->fold && down && columns > 16 && !s->map && !(t->threads & (t->threads - 1)) &&
+               s->n >= (int64_t)2 << t->log && s->segments.count <= s->n >> (t->log - 2) &&
+               s->batch / columns * strips * t->slots <= INT32_MAX / 2 && !getenv("SCANFOLD_TRIAL_OLD");
+}
+
+static sf_status plan_strips(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
+                             const layout *l, const tiles *t, sf_cuda_plan *plan)
+{
+        const int64_t columns = s->dims[s->nbatch - 1].len, strips = ceil_div(columns, 32);
+        const int64_t units = s->batch / columns * strips, all = units * t->slots;
+        int64_t depth = 1;
+        for (int64_t most = 32; most << t->log <= s->n; most *= 32)
+                depth++;
+        const int64_t at = SF_TICKETS / 8 + all * depth * 32 * (value_size(s) / 4) + all;
+        put_table(s, false, t->slots, at, t->log, all, &plan->launch[0]);
+        draft d = sf_cuda_draft(&plan->launch[1], SF_CUDA_SEGMENTS, l);
+        sf_cuda_spec *spec = &d.launch->spec;
+        spec->threads = (int32_t)t->threads;
+        spec->items = 1;
+        spec->extra[SF_CUDA_RESIDENT] = (int32_t)t->resident;
+        spec->extra[SEGMENTS_LEAF] = (int32_t)t->leaf;
+        spec->extra[SEGMENTS_STRIP] = 32;
+        spec->extra[SEGMENTS_CELL] = 4;
+        spec->extra[SEGMENTS_FOLDS] = true;
+        spec->extra[SEGMENTS_WIDE] = s->segments.wide;
+        spec->extra[SEGMENTS_BACKWARDS] = s->reverse;
+        spec->extra[SEGMENTS_TILES] = (int32_t)depth;
+        put_offsets(s, &d.p);
+        d.p.inner = columns;
+        d.p.units = units;
+        d.p.number[0] = t->slots;
+        d.p.number[1] = at;
+        d.p.number[2] = strips;
+        plan->launches = 2;
+        plan->watched = true;
+        plan->scratch = (size_t)(at + t->slots * SF_TABLE_WORDS) * 8;
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, all, t->threads / 8 * 32 * value_size(s)));
+        d.launch->scratch_fields = 1;
+        d.launch->overlaps = true;
+        return SF_OK;
+}
+
 sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         const bool spread = is_spread(s);
@@ -172,8 +283,12 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
         l.width = 1;
         SF_TRY(find_tile(ctx, chip, s, down, &plan->launch[0].spec, &shape));
         tiles t;
-        if (in_tiles(s, down, &shape, &t))
+        if (!(getenv("SCANFOLD_TRIAL_FORCE") && in_blocks(s, down, &l)) && in_tiles(s, down, &shape, &t))
                 return plan_tiles(ctx, s, chip, &l, &t, plan);
+        if (in_strips(s, down, &shape, &t))
+                return plan_strips(ctx, s, chip, &l, &t, plan);
+        if (in_blocks(s, down, &l))
+                return plan_blocks(ctx, s, chip, &l, plan);
         const int64_t columns = down ? s->dims[s->nbatch - 1].len : 1, beside = down ? at_most(pow2_up(columns), 32) : 1, strips = ceil_div(columns, beside);
         const int64_t threads = shape.threads, leaf = leaf_of(s, down, &l, &shape),
                       chunk = down ? leaf : 32 * leaf;

@@ -2,8 +2,10 @@
  * segments_bounds.cuh: what segments.cu needs for both lines and columns: where segments begin,
  * elements and results, and the totals that chunks publish for each other.
  */
+#define SF_HALF(v) ((v) > 1024 ? 1024 : (v) > 512 ? 512 : (v) > 256 ? 256 : (v) > 128 ? 128 : (v) > 64 ? 64 : 32)
 enum {
-        CHUNK = SF_STRIP == 1 ? 32 * SF_LEAF : SF_LEAF,
+        /* SF_BLOCKS: the largest power of two below what a block has. */
+        CHUNK = SF_BLOCKS ? SF_LEAF * SF_HALF(SF_THREADS) : SF_STRIP == 1 ? 32 * SF_LEAF : SF_LEAF,
         WORDS = sizeof(sf_acc) / 4,
         PARTIES = SF_STRIP == 1 ? 1 : 32 / SF_STRIP, /* windows that a warp has at a time */
         WARPS = SF_THREADS / 32,

@@ -12,26 +12,7 @@
 enum { TILE = STRETCH, TEAMS = SF_ALONE ? WARPS : 1 };
 static_assert(!(WARPS & (WARPS - 1)), "a tile is a power of two of chunks");
 
-/* What a slot has: a tile, or none (length 0). */
-struct sf_tile_entry {
-        sf_i64 begin, length; /* of its segment */
-        sf_i64 segment;
-        sf_i64 number, first; /* which tile of the segment it is; the slot of its first */
-};
-SF_DEVICE sf_tile_entry sf_entry_at(const sf_u64 *table, sf_i64 slot)
-{
-        sf_u64 each[SF_TABLE_WORDS];
-#pragma unroll
-        for (int w = 0; w < SF_TABLE_WORDS; w++)
-                each[w] = table[slot * SF_TABLE_WORDS + w] & ~SF_TABLE_TOP;
-        sf_tile_entry t;
-        t.begin = (sf_i64)each[0];
-        t.length = (sf_i64)each[1];
-        t.segment = (sf_i64)each[3] - 1;
-        t.number = (sf_i64)(each[2] >> 32);
-        t.first = (sf_i64)(sf_u32)each[2];
-        return t;
-}
+#include "segments_slots.cuh"
 
 /* own and other are neighbours; second: own is the right one. */
 SF_DEVICE sf_acc sf_joined(sf_acc own, sf_acc other, bool second)
@@ -102,20 +83,9 @@ SF_DEVICE sf_share sf_share_of(const sf_params &p, sf_i64 number, int warp)
         return s;
 }
 
-/* The totals of a segment. */
-struct sf_heap {
-        sf_u64 *words; /* of its first tile, on the lowest level */
-        sf_u32 mark;
-};
 SF_DEVICE sf_heap sf_heap_of(const sf_params &p, const sf_share &s, sf_u32 mark)
 {
-        const sf_i64 first = s.unit * p.number[0] * (SF_TILES - 1) + s.slot;
-        return sf_heap{(sf_u64 *)p.scratch + SF_TICKETS / 8 + first * WORDS, mark};
-}
-/* Of the tiles up to number `last`, as many as the level has together. */
-SF_DEVICE sf_u64 *sf_heap_words(const sf_params &p, const sf_heap &heap, int level, sf_i64 last)
-{
-        return heap.words + (level * p.number[0] + last) * WORDS;
+        return sf_heap_at(p, s.unit, s.tile, mark);
 }
 
 /* The total of a warp's share, which has at most N strips. ALL: N full ones. */

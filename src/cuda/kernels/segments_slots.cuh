@@ -1,0 +1,41 @@
+/*
+ * segments_slots.cuh: the tiles that segments_table.cu has found, and where tiles of a segment
+ * publish totals for each other, on SF_TILES levels (segments_tiles.cuh, segments_down.cuh).
+ */
+
+/* What a slot has: a tile, or none (length 0). */
+struct sf_tile_entry {
+        sf_i64 begin, length; /* of its segment */
+        sf_i64 segment;
+        sf_i64 number, first; /* which tile of the segment it is; the slot of its first */
+};
+SF_DEVICE sf_tile_entry sf_entry_at(const sf_u64 *table, sf_i64 slot)
+{
+        sf_u64 each[SF_TABLE_WORDS];
+#pragma unroll
+        for (int w = 0; w < SF_TABLE_WORDS; w++)
+                each[w] = table[slot * SF_TABLE_WORDS + w] & ~SF_TABLE_TOP;
+        sf_tile_entry t;
+        t.begin = (sf_i64)each[0];
+        t.length = (sf_i64)each[1];
+        t.segment = (sf_i64)each[3] - 1;
+        t.number = (sf_i64)(each[2] >> 32);
+        t.first = (sf_i64)(sf_u32)each[2];
+        return t;
+}
+
+/* The totals of a segment. With columns, each place has those of a strip. */
+struct sf_heap {
+        sf_u64 *words; /* of its first tile, on the lowest level */
+        sf_u32 mark;
+};
+SF_DEVICE sf_heap sf_heap_at(const sf_params &p, sf_i64 unit, const sf_tile_entry &tile, sf_u32 mark)
+{
+        const sf_i64 first = unit * p.number[0] * SF_TILES + tile.first;
+        return sf_heap{(sf_u64 *)p.scratch + SF_TICKETS / 8 + first * (SF_STRIP * WORDS), mark};
+}
+/* Of the tiles up to number `last`, as many as the level has together. */
+SF_DEVICE sf_u64 *sf_heap_words(const sf_params &p, const sf_heap &heap, int level, sf_i64 last)
+{
+        return heap.words + (level * p.number[0] + last) * (SF_STRIP * WORDS);
+}
