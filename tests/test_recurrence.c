@@ -252,6 +252,80 @@ static void flushed(void)
 }
 
 /*
+ * The limits of src/cpu/scan_flushed.inc.h, each of them the only one that a line is beyond: without it
+ * a product of 2^-127 would be taken for 0, or what is left of one of 2^-117 be left out, and a result
+ * would tell. In each line gates make it look worth a try.
+ */
+typedef enum limit { LARGE_GATE, LARGE_NUMBER, LARGE_INITIAL, LARGE_GATE_BEFORE, LARGE_TOTAL, LIMITS } limit;
+
+static void beyond(limit kind, int64_t n, float *a, float *b)
+{
+        const int64_t small = kind == LARGE_NUMBER ? 2 : kind == LARGE_GATE_BEFORE ? 128 : 0; /* where gates of 2^-64 and 2^-63 are */
+        for (int64_t i = 0; i < n; i++) {
+                a[i] = i < small + 5 ? 1 : 0x1p-10f;
+                b[i] = i < small + 5 ? 0x1p-20f : 1;
+        }
+        a[small] = 0x1p-64f;
+        a[small + 1] = 0x1p-63f;
+        if (kind == LARGE_GATE) {
+                b[0] = 0x1p-44f;
+                b[1] = 0x1p-44f + 0x1p-67f;
+                a[2] = 0x1p74f;
+                b[2] = -0x1p30f;
+                b[3] = b[4] = 0x1p-43f;
+        } else if (kind == LARGE_NUMBER) {
+                a[0] = 0x1p-20f;
+                b[1] = 0x1p100f;
+        } else if (kind == LARGE_GATE_BEFORE) {
+                for (int64_t i = 0; i < small + 5; i++)
+                        b[i] = 0x1p-40f;
+                a[0] = 0x1p-40f;
+                a[small - 1] = 0x1p70f;
+        }
+}
+
+/* Numbers of 2^30 to a total of 2^50, then 64 positions with gates of 2^-60 and 2^-57. A sixteenth of
+ * the line is far enough from its end for the last gate that is looked at. */
+static void beyond_total(int64_t n, float *a, float *b)
+{
+        const int64_t block = n * 7 / 8 / 128 * 128;
+        for (int64_t i = 0; i < n; i++) {
+                a[i] = 1;
+                b[i] = i < block ? 0x1p30f : i < block + 66 ? 0x1p-44f : 1;
+        }
+        a[0] = a[n / 16 * 15] = 0x1p-126f;
+        a[block] = 0x1p-60f;
+        a[block + 63] = 0x1p-57f;
+}
+
+static void beyond_limits(void)
+{
+        enum { N = 520, LONG = 1600000 };
+        float *memory = malloc(4 * LONG * sizeof *memory), *a = memory, *b = a + LONG, *right = b + LONG, *y = right + LONG;
+        CHECK(memory, "memory");
+        for (limit kind = 0; kind < LIMITS; kind++) {
+                int64_t n = kind == LARGE_TOTAL ? LONG : N;
+                sf_tensor ta = tensor(a, SF_F32, 1, &n), tb = tensor(b, SF_F32, 1, &n), tr = tensor(right, SF_F32, 1, &n), ty = tensor(y, SF_F32, 1, &n);
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                o.initial = sf_real(kind == LARGE_INITIAL ? 0x1p100 : kind == LARGE_GATE || kind == LARGE_GATE_BEFORE ? 0x1p44 : 0);
+                if (kind == LARGE_TOTAL)
+                        beyond_total(n, a, b);
+                else
+                        beyond(kind, n, a, b);
+                for (int e = 0; e < engine_count; e++) {
+                        CHECK(sf_recurrence(engines[e].ctx, &ta, &tb, e ? &ty : &tr, &o) == SF_OK, "%s", sf_last_error(engines[e].ctx));
+                        for (int64_t i = 0; e && i < n; i++)
+                                if (memcmp(&right[i], &y[i], sizeof y[i])) {
+                                        FAIL("%s: limit %d, element %" PRId64 " is %a, not %a", engines[e].name, (int)kind, i, (double)y[i], (double)right[i]);
+                                        break;
+                                }
+                        checks++;
+                }
+        }
+        free(memory);
+}
+
+/*
  * The same of a total whose first gates alone are so small: 256 positions, of which all gates but
  * the first 32 are 1, then a gate of 2^120 and a number that takes away all but the initial value.
  */
@@ -436,6 +510,7 @@ int main(int argc, char **argv)
         vanishing(every);
         limits();
         flushed();
+        beyond_limits();
         found_initial();
         around_the_least();
         found_again();

@@ -594,3 +594,5 @@ from ._pairs import argmax, argmin, linear_recurrence, logcumsumexp, logsumexp, 
 __all__ += _derived.__all__ + _applied.__all__
 for _name in __all__:
     _complete(globals()[_name])
+# Now rather than in a first call, after which torch.compile would compile that call again: it watches what it changes.
+_look_for_torch()

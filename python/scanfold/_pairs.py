@@ -109,6 +109,11 @@ def argmin(x, axis=None, *, dim=None, keepdims=None, keepdim=None, mask=None, sk
     return _position(_ARGMIN, x, axis, dim, keepdims, keepdim, mask, skip_nan, out, (offsets, lengths, reset))
 
 
+def _takes_as_is(out, result):
+    """Whether NumPy copies the result to out without another thought. The fold refuses or converts the rest."""
+    return type(out) is type(result) and out.dtype == result.dtype and out.shape == result.shape and out.flags.writeable
+
+
 def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out, segments):
     is_whole = all(given is None for given in segments)  # an empty segment is not an error
     if is_whole and type(x).__module__ == "numpy":
@@ -117,6 +122,9 @@ def _among_numbers(op, name, x, axis, dim, keepdims, keepdim, mask, out, segment
             raise ValueError(f"All-NaN slice encountered: {name} of it is no position; {name[3:]} with skip_nan=True has -1 there")
         if out is None:
             return at
+        if _takes_as_is(out, at) and not _sys.modules["numpy"].may_share_memory(x, out):
+            out[...] = at
+            return out
     return _position(op, x, axis, dim, keepdims, keepdim, mask, True, out, segments)
 
 

@@ -1018,3 +1018,4 @@ from . import _torch_jagged, _torch_segments  # noqa: E402  jagged tensors, and 
 
 for _public in (scan, fold, linear_sum):
     _complete(_public)
+_package._look_for_torch()  # if that was imported first

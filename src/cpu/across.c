@@ -1,11 +1,9 @@
 /*
  * Folds across the lines of a chain (sf_step.across): the sums down columns that the gradients of a
  * norm's weight and bias are. A worker folds the lines of its boxes while they are in the cache, and
- * resumes with those of the next box. See panel.h.
+ * resumes with those of the next box. See chain.h.
  */
-#include "cpu/cpu.h"
-
-#include "cpu/panel.h"
+#include "cpu/chain.h"
 
 /* Where the lines of a box are fewer than a kernel can resume after, so many bytes at most wait for
  * those of the next boxes. */
@@ -113,7 +111,8 @@ size_t sf_across_bytes(const sf_across *a)
         return bytes;
 }
 
-void sf_across_run(const sf_across *a, char *scratch, sf_fused_machine *machine, int64_t first, int64_t end)
+/* Folds the lines from `first` to `end`, which are of one span and begin with a unit. */
+static void fold_lines(const sf_across *a, char *scratch, sf_fused_machine *machine, int64_t first, int64_t end)
 {
         const sf_panels *p = a->walk;
         const int64_t span = first / a->span, from = span * a->span, cols = sf_panels_length(p, p->col);
@@ -133,6 +132,18 @@ void sf_across_run(const sf_across *a, char *scratch, sf_fused_machine *machine,
                                 sf_panel_store_totals(&w, &all, w.scratch + p->member[i].totals);
                 }
         }
+}
+
+void sf_chain_run_across(const sf_chain *c, int64_t box, char *scratch)
+{
+        const sf_across *a = c->across;
+        const int64_t from = box * c->each, end = sf_smaller(from + c->each, a->lines);
+        sf_fused_machine machine;
+        if (end % a->unit && end < a->lines)
+                return;
+        if (!a->walk->straight)
+                sf_fused_machine_make(&machine, c->isa->map, scratch + c->machine, a->walk->slots);
+        fold_lines(a, scratch, &machine, (end - 1) / a->unit * a->unit, end);
 }
 
 sf_status sf_across_finish(sf_context *ctx, const sf_across *a, const sf_step *s)

@@ -4,11 +4,9 @@
  * from memory. Each stage is walked like any step (panel.h). Its plan is made once, for the first
  * box; for other boxes the pointers are moved.
  */
-#include "cpu/cpu.h"
+#include "cpu/chain.h"
 
 #include "core/arena.h"
-#include "cpu/panel.h"
-#include "cpu/pool.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -31,44 +29,6 @@
 /* This many boxes for each worker, so that workers finish at about the same time. */
 #define BOXES_EACH 4
 
-/* The stages, planned for boxes of one size. */
-typedef struct plan {
-        int32_t walks;
-        sf_panels *walk[SF_CHAIN_STEPS];
-        int32_t first[SF_CHAIN_STEPS]; /* each walk's first step */
-        sf_step step[SF_CHAIN_STEPS];
-        sf_fuse fuse[SF_CHAIN_STEPS];
-} plan;
-
-typedef struct chain {
-        const sf_cpu_isa *isa;
-        int32_t steps;
-        const sf_step *step[SF_CHAIN_STEPS];
-        const sf_step *longest;
-        /* A box: `each` positions of dimension `cut`, all positions of the dimensions inside it,
-         * and one position of those outside it. */
-        int32_t cut;
-        int64_t each, parts, boxes;
-        /* Values that a fold's program computes and a later map's program would compute again are
-         * kept in scratch, for the lines of a box. Then there are three steps instead of two. */
-        int32_t fold, map;  /* the indices of those two steps; without them fold is -1 */
-        int32_t value;      /* the index of the value in the map's program */
-        sf_step own[3];
-        sf_fuse fuse[3];
-        size_t kept, kept_bytes; /* offset in a worker's scratch, and size */
-        /* If the last step is a map whose results are laid out as the chain's x, each is so many
-         * bytes from its element; else 0. */
-        int64_t apart;
-        plan *plan[2]; /* for boxes, and for the last box of a dimension if it is smaller */
-        /* Folds across the lines, if they are computed too; NULL: they are not. A worker takes `per`
-         * boxes in turn: a span of them. */
-        sf_across *across;
-        int64_t per;
-        sf_desks desks;
-        size_t machine; /* offset in a worker's scratch */
-        _Atomic int64_t next;
-} chain;
-
 /* ---------------------------------------------------------------------------------------------
  * Boxes
  * ------------------------------------------------------------------------------------------- */
@@ -86,39 +46,24 @@ static int64_t box_bytes(void)
         return bytes;
 }
 
-static const char *operand_data(const sf_step *s, int32_t k)
-{
-        return s->fuse ? s->fuse->operand[k].data : s->x;
-}
-
-static int64_t operand_stride(const sf_step *s, int32_t k, int32_t d)
-{
-        return s->fuse ? s->fuse->operand[k].stride[d] : s->dims[d].x;
-}
-
-static int32_t operands_of(const sf_step *s)
-{
-        return s->fuse ? s->fuse->operands : 1;
-}
-
 /* Does operand k change along the sequence? */
 static bool moves(const sf_step *s, int32_t k)
 {
         bool found = false;
         for (int32_t d = s->nbatch; d < s->nbatch + s->nseq; d++)
-                found = found || (operand_stride(s, k, d) && s->dims[d].len > 1);
+                found = found || (sf_chain_stride(s, k, d) && s->dims[d].len > 1);
         return found;
 }
 
 /* Bytes of one line in all tensors that are read. Each tensor is counted once. */
-static int64_t line_bytes(const chain *c)
+static int64_t line_bytes(const sf_chain *c)
 {
         const char *seen[SF_CHAIN_STEPS * SF_OPERANDS_MAX];
         int64_t bytes = 0;
         int32_t count = 0;
         for (int32_t i = 0; i < c->steps; i++)
-                for (int32_t k = 0; k < operands_of(c->step[i]); k++) {
-                        const char *data = operand_data(c->step[i], k);
+                for (int32_t k = 0; k < sf_chain_operands(c->step[i]); k++) {
+                        const char *data = sf_chain_data(c->step[i], k);
                         bool again = !moves(c->step[i], k);
                         for (int32_t e = 0; e < count; e++)
                                 again = again || seen[e] == data;
@@ -130,30 +75,22 @@ static int64_t line_bytes(const chain *c)
         return bytes * c->longest->n;
 }
 
-/* Do neighbours in memory belong to different lines? */
-static bool in_columns(const chain *c)
-{
-        const sf_step *s = c->longest;
-        const int64_t seq = sf_magnitude(s->dims[s->nbatch + s->nseq - 1].x);
-        return s->nbatch && sf_magnitude(s->dims[s->nbatch - 1].x) < seq;
-}
-
-static int64_t find_apart(const chain *c)
+static int64_t find_apart(const sf_chain *c)
 {
         const sf_step *s = c->step[0], *map = c->step[c->steps - 1];
         bool alike = map->map && map->n == s->n && map->nbatch == s->nbatch &&
                      map->nseq == s->nseq && map->out == s->in;
         for (int32_t d = 0; alike && d < s->nbatch + s->nseq; d++)
-                alike = map->dims[d].y == operand_stride(s, 0, d);
-        return alike ? (int64_t)((intptr_t)map->y - (intptr_t)operand_data(s, 0)) : 0;
+                alike = map->dims[d].y == sf_chain_stride(s, 0, d);
+        return alike ? (int64_t)((intptr_t)map->y - (intptr_t)sf_chain_data(s, 0)) : 0;
 }
 
 /* Decides how the lines are cut. False: it is better to run one stage after another, each over all
  * lines. */
-static bool cut_boxes(chain *c, int workers)
+static bool cut_boxes(sf_chain *c, int workers)
 {
         const sf_step *s = c->longest;
-        const bool columns = in_columns(c);
+        const bool columns = sf_chain_in_columns(c);
         const int64_t kept = c->fold < 0 ? 0 : s->n * sf_dtypes[c->step[c->fold]->acc].size;
         const int64_t line = line_bytes(c) + kept, budget = columns ? STRIP_BOX : box_bytes();
         int64_t inner = line, outers = 1;
@@ -182,67 +119,12 @@ static bool cut_boxes(chain *c, int workers)
 }
 
 /* ---------------------------------------------------------------------------------------------
- * Values that are kept
- * ------------------------------------------------------------------------------------------- */
-
-/* Its address stands for the scratch of the worker that runs the step. */
-static _Alignas(64) char kept_mark[64];
-
-static bool is_alone(const chain *c, int32_t i)
-{
-        return !c->step[i]->sibling && !(i && c->step[i - 1]->sibling);
-}
-
-/* Finds a fold of values that a later map needs too. For rows only: lines are contiguous in
- * scratch. */
-static void find_kept(chain *c)
-{
-        c->fold = -1;
-        for (int32_t i = 0; i < c->steps && c->steps < SF_CHAIN_STEPS && !in_columns(c); i++)
-                for (int32_t k = i + 1; k < c->steps && is_alone(c, i); k++)
-                        if (is_alone(c, k) && sf_chain_shares(c->step[i], c->step[k], &c->value)) {
-                                c->fold = i;
-                                c->map = k;
-                                return;
-                        }
-}
-
-/* Replaces the fold and the map by three steps: a map that fills scratch, a fold of that, and a map
- * that reads it. */
-static void keep(chain *c)
-{
-        const sf_step *s = c->step[c->fold], *map = c->step[c->map];
-        const sf_dt dt = s->acc;
-        sf_operand kept = {.data = kept_mark, .dt = dt};
-        int64_t stride = sf_dtypes[dt].size;
-        for (int32_t d = s->nbatch; d >= c->cut; d--) {
-                kept.stride[d] = stride;
-                stride *= d == c->cut ? c->each : s->dims[d].len;
-        }
-        c->kept_bytes = (size_t)stride;
-        for (int32_t i = 0; i < 3; i++) {
-                c->own[i] = i < 2 ? *s : *map;
-                c->fuse[i] = i < 2 ? *s->fuse : *map->fuse;
-                c->own[i].fuse = &c->fuse[i];
-        }
-        sf_step *fill = &c->own[0], *fold = &c->own[1];
-        sf_chain_fill_kept(fill, &c->fuse[0], &kept);
-        sf_chain_read_kept(fold, &c->fuse[1], &c->fuse[2], c->value, &kept);
-        fill->then = fold->then = NULL;
-        c->step[c->map] = &c->own[2];
-        for (int32_t i = c->steps++; i > c->fold + 1; i--)
-                c->step[i] = c->step[i - 1];
-        c->step[c->fold] = fill;
-        c->step[c->fold + 1] = fold;
-}
-
-/* ---------------------------------------------------------------------------------------------
  * Plans
  * ------------------------------------------------------------------------------------------- */
 
 /* Makes of a step the step for the first box alone, which has `len` positions of the dimension that
  * is cut. */
-static void cut_step(const chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
+static void cut_step(const sf_chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
 {
         const int32_t from = c->cut + (len == 1), dims = s->nbatch + s->nseq - from;
         *to = *s;
@@ -265,7 +147,7 @@ static void cut_step(const chain *c, const sf_step *s, int64_t len, sf_step *to,
 }
 
 /* The same; a map becomes an elementwise step. */
-static void make_step(const chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
+static void make_step(const sf_chain *c, const sf_step *s, int64_t len, sf_step *to, sf_fuse *fuse)
 {
         sf_step map;
         sf_fuse programs;
@@ -275,17 +157,17 @@ static void make_step(const chain *c, const sf_step *s, int64_t len, sf_step *to
 }
 
 /* Is operand k of a step the chain's x? */
-static bool is_first(const chain *c, const sf_step *s, int32_t k)
+static bool is_first(const sf_chain *c, const sf_step *s, int32_t k)
 {
-        bool same = operand_data(s, k) == operand_data(c->step[0], 0);
+        bool same = sf_chain_data(s, k) == sf_chain_data(c->step[0], 0);
         for (int32_t d = 0; same && d < s->nbatch + s->nseq; d++)
-                same = operand_stride(s, k, d) == operand_stride(c->step[0], 0, d);
+                same = sf_chain_stride(s, k, d) == sf_chain_stride(c->step[0], 0, d);
         return same;
 }
 
 /* A fold between others reads what is in the cache. It prefetches the lines that results will
  * replace, which a cache reads first. */
-static void fetch_results(const chain *c, const sf_step *s, sf_panels *walk)
+static void fetch_results(const sf_chain *c, const sf_step *s, sf_panels *walk)
 {
         const bool reads = walk->straight || (walk->shape != SF_PANEL_MAP && walk->member[0].reads && !walk->member[0].products);
         if (c->apart && reads && s->fold && is_first(c, s, walk->straight ? 0 : walk->member[0].load.copied))
@@ -293,7 +175,7 @@ static void fetch_results(const chain *c, const sf_step *s, sf_panels *walk)
 }
 
 /* Makes the plans of all stages for boxes of `len` positions. False: some step has no kernel. */
-static bool make_plan(const chain *c, int64_t len, plan *p)
+static bool make_plan(const sf_chain *c, int64_t len, sf_chain_plan *p)
 {
         bool has_kernel = true;
         for (int32_t i = 0; i < c->steps; i++)
@@ -322,7 +204,7 @@ static bool make_plan(const chain *c, int64_t len, plan *p)
  * ------------------------------------------------------------------------------------------- */
 
 /* The position at which a box begins, in dimensions 0 to `cut`. */
-static void find_box(const chain *c, int64_t box, int64_t *at)
+static void find_box(const sf_chain *c, int64_t box, int64_t *at)
 {
         at[c->cut] = box % c->parts * c->each;
         box /= c->parts;
@@ -332,27 +214,27 @@ static void find_box(const chain *c, int64_t box, int64_t *at)
         }
 }
 
-static int64_t operand_shift(const chain *c, const sf_step *s, int32_t k, const int64_t *at, const char *kept)
+static int64_t operand_shift(const sf_chain *c, const sf_step *s, int32_t k, const int64_t *at, const char *kept)
 {
         int64_t sum = 0;
-        if (operand_data(s, k) == kept_mark)
-                return (int64_t)((intptr_t)kept - (intptr_t)kept_mark);
+        if (sf_chain_data(s, k) == sf_chain_kept)
+                return (int64_t)((intptr_t)kept - (intptr_t)sf_chain_kept);
         for (int32_t d = 0; d <= c->cut; d++)
-                sum += at[d] * operand_stride(s, k, d);
+                sum += at[d] * sf_chain_stride(s, k, d);
         return sum;
 }
 
 /* Finds how far a walk's tensors must be moved for the box at position `at`. */
-static void find_shift(const chain *c, const sf_panels *walk, int32_t first, const int64_t *at,
+static void find_shift(const sf_chain *c, const sf_panels *walk, int32_t first, const int64_t *at,
                        const char *kept, sf_shift *shift)
 {
         const sf_step *s = c->step[first];
         shift->ahead = 0;
-        for (int32_t k = 0; k < operands_of(s); k++)
+        for (int32_t k = 0; k < sf_chain_operands(s); k++)
                 shift->in[k] = operand_shift(c, s, k, at, kept);
         for (int32_t i = 0; i < walk->members; i++) {
-                const bool inside = c->step[first + i]->y == kept_mark;
-                shift->of[i].y = inside ? (int64_t)((intptr_t)kept - (intptr_t)kept_mark) : 0;
+                const bool inside = c->step[first + i]->y == sf_chain_kept;
+                shift->of[i].y = inside ? (int64_t)((intptr_t)kept - (intptr_t)sf_chain_kept) : 0;
                 shift->of[i].m = 0;
                 for (int32_t d = 0; d <= c->cut; d++) {
                         shift->of[i].y += inside ? 0 : at[d] * c->step[first + i]->dims[d].y;
@@ -363,11 +245,11 @@ static void find_shift(const chain *c, const sf_panels *walk, int32_t first, con
 
 /* If a walk has a loop that can prefetch: its operand that is the chain's x, which it need not
  * read; else -1. */
-static int32_t fetches_from(const chain *c, const sf_panels *walk, const sf_step *s)
+static int32_t fetches_from(const sf_chain *c, const sf_panels *walk, const sf_step *s)
 {
         const bool maps = walk->shape == SF_PANEL_MAP;
         const bool loads = !walk->straight && (maps || !walk->member[0].reads);
-        for (int32_t k = 0; loads && (walk->member[0].load.busy || walk->member[0].load.scale >= 0) && k < operands_of(s); k++) {
+        for (int32_t k = 0; loads && (walk->member[0].load.busy || walk->member[0].load.scale >= 0) && k < sf_chain_operands(s); k++) {
                 if (is_first(c, s, k))
                         return k;
         }
@@ -380,10 +262,10 @@ static int32_t fetches_from(const chain *c, const sf_panels *walk, const sf_step
  * replace, which a cache reads first. Around the cache nothing is replaced; then the first one that
  * can prefetches the next box. Softmax of f32 takes 0.84 of the time so, on a Cascade Lake.
  */
-static void run_box(const chain *c, int64_t box, int64_t next_box, char *scratch)
+static void run_box(const sf_chain *c, int64_t box, int64_t next_box, char *scratch)
 {
         int64_t at[SF_MAX_NDIM], next[SF_MAX_NDIM];
-        const plan *p = c->plan[box % c->parts == c->parts - 1 && c->plan[1]];
+        const sf_chain_plan *p = c->plan[box % c->parts == c->parts - 1 && c->plan[1]];
         const int32_t last = p->walks - 1;
         const bool around = p->walk[last]->stream_programs;
         bool wants_next = next_box < c->boxes && next_box % c->parts != c->parts - 1;
@@ -415,22 +297,9 @@ static void run_box(const chain *c, int64_t box, int64_t next_box, char *scratch
         }
 }
 
-/* The folds across the lines go on with those of a box, or wait until there are enough of them. */
-static void run_across(const chain *c, int64_t box, char *scratch)
-{
-        const sf_across *a = c->across;
-        const int64_t from = box * c->each, end = sf_smaller(from + c->each, a->lines);
-        sf_fused_machine machine;
-        if (end % a->unit && end < a->lines)
-                return;
-        if (!a->walk->straight)
-                sf_fused_machine_make(&machine, c->isa->map, scratch + c->machine, a->walk->slots);
-        sf_across_run(a, scratch, &machine, (end - 1) / a->unit * a->unit, end);
-}
-
 static void work(void *arg, int worker)
 {
-        chain *c = arg;
+        sf_chain *c = arg;
         char *scratch = c->desks.first + (size_t)worker * c->desks.each;
         int64_t turn = atomic_fetch_add_explicit(&c->next, 1, memory_order_relaxed), next;
         for (; turn * c->per < c->boxes; turn = next) {
@@ -439,7 +308,7 @@ static void work(void *arg, int worker)
                 for (int64_t box = turn * c->per; box < end; box++) {
                         run_box(c, box, box + 1 < end ? box + 1 : next * c->per, scratch);
                         if (c->across)
-                                run_across(c, box, scratch);
+                                sf_chain_run_across(c, box, scratch);
                 }
         }
         c->isa->fence();
@@ -449,7 +318,7 @@ static void work(void *arg, int worker)
  * a worker needs. */
 static size_t lay_out(void *arg, char *base)
 {
-        chain *c = arg;
+        sf_chain *c = arg;
         size_t constants = 0, machines = 0;
         c->machine = 0;
         if (c->across)
@@ -474,7 +343,7 @@ static sf_status run_stage(void *ctx, const sf_step *s)
         return sf_cpu_run(ctx, s);
 }
 
-static void list_steps(chain *c, const sf_step *first)
+static void list_steps(sf_chain *c, const sf_step *first)
 {
         c->steps = 0;
         c->longest = first;
@@ -498,23 +367,23 @@ const char *sf_cpu_follows(const sf_step *first)
 /* Runs the chain; *across: the folds across its lines too. */
 static sf_status run_chain(sf_context *ctx, const sf_step *first, bool *across)
 {
-        chain c = {.isa = ctx->isa};
+        sf_chain c = {.isa = ctx->isa};
         sf_across folds;
         *across = false;
         if (first->segments.offsets)
                 return sf_segments_chain(ctx, first);
         list_steps(&c, first);
-        find_kept(&c);
+        sf_chain_find_kept(&c);
         c.across = first->across ? &folds : NULL;
         const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);
         if (!c.longest->n || !cut_boxes(&c, workers))
                 return sf_chain_apart(first, run_stage, ctx);
         c.apart = find_apart(&c);
         if (c.fold >= 0)
-                keep(&c);
+                sf_chain_keep(&c);
         const int64_t rest = c.longest->dims[c.cut].len - (c.parts - 1) * c.each;
         const int32_t plans = 1 + (rest != c.each);
-        const size_t each = (sizeof(plan) + 63) / 64 * 64, panels = (sizeof(sf_panels) + 63) / 64 * 64;
+        const size_t each = (sizeof(sf_chain_plan) + 63) / 64 * 64, panels = (sizeof(sf_panels) + 63) / 64 * 64;
         const size_t all = (size_t)plans * (each + (size_t)c.steps * panels);
         sf_arena *arena = sf_arena_borrow(ctx, all + (c.across ? panels + sf_across_bytes(&folds) : 0));
         if (!arena)
@@ -526,7 +395,7 @@ static sf_status run_chain(sf_context *ctx, const sf_step *first, bool *across)
         bool planned = true;
         for (int32_t k = 0; k < plans && planned; k++) {
                 char *base = arena->base + (size_t)k * (each + (size_t)c.steps * panels);
-                c.plan[k] = (plan *)(void *)base;
+                c.plan[k] = (sf_chain_plan *)(void *)base;
                 for (int32_t i = 0; i < c.steps; i++)
                         c.plan[k]->walk[i] = (sf_panels *)(void *)(base + each + (size_t)i * panels);
                 planned = make_plan(&c, k ? rest : c.each, c.plan[k]);

@@ -138,7 +138,8 @@ static void run_loops(sf_fused_machine *m, const sf_fused_code *code, int64_t co
 }
 
 /* Runs the loops on at most a block's worth, from row `r` and column `j` on. */
-static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused_box *box, int64_t r, int64_t rows, int64_t j, int64_t cols)
+static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused_box *box, const struct sf_fused_side *soon, int64_t r, int64_t rows, int64_t j,
+                     int64_t cols)
 {
         for (uint32_t bits = c->reads; bits; bits &= bits - 1) {
                 int32_t k = __builtin_ctz(bits);
@@ -152,7 +153,6 @@ static void run_tile(sf_fused_machine *m, const sf_fused_code *c, const sf_fused
         void *own = m->value[SF_FUSED_LAST];
         if (direct && !streamed)
                 m->value[SF_FUSED_LAST] = y;
-        const struct sf_fused_side *soon = &box->soon;
         const bool fetches = c->busy && soon->at && (rows == 1 || soon->row == cols * soon->col);
         const char *from = fetches ? soon->at + r * soon->row + j * soon->col : NULL;
         run_loops(m, c, rows * cols, from, soon->col);
@@ -240,34 +240,35 @@ static void run_affine(sf_fused_machine *m, const sf_fused_code *c, const sf_fus
                 }
 }
 
-void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *c, char *constants, const sf_fused_box *given)
+void sf_fused_eval(sf_fused_machine *m, const sf_fused_code *c, char *constants, const sf_fused_box *box)
 {
-        sf_fused_box box = *given;
+        struct sf_fused_side soon = box->soon;
+        int64_t all = box->rows, width = box->cols;
         if (c->copy) {
-                const struct sf_fused_side *side = &box.in[c->copied];
-                sf_fused_move(c->copy, side->at, side->row, side->col, box.y, box.y_row, box.y_col, box.rows, box.cols);
+                const struct sf_fused_side *side = &box->in[c->copied];
+                sf_fused_move(c->copy, side->at, side->row, side->col, box->y, box->y_row, box->y_col, all, width);
                 return;
         }
-        if (is_affine(c, &box)) {
-                run_affine(m, c, &box);
+        if (is_affine(c, box)) {
+                run_affine(m, c, box);
                 return;
         }
-        if (box.rows > 1 && is_flat(c, &box)) {
-                box.soon.at = box.soon.row == box.cols * box.soon.col ? box.soon.at : NULL;
-                box.cols *= box.rows;
-                box.rows = 1;
+        if (all > 1 && is_flat(c, box)) {
+                soon.at = soon.row == width * soon.col ? soon.at : NULL;
+                width *= all;
+                all = 1;
         }
         int64_t rows = 1, cols = SF_FUSED_BLOCK;
-        if (box.rows > 1 && is_crossed(c, &box)) {
-                rows = box.rows < CROSSED_ROWS ? box.rows : CROSSED_ROWS;
+        if (all > 1 && is_crossed(c, box)) {
+                rows = all < CROSSED_ROWS ? all : CROSSED_ROWS;
                 cols = SF_FUSED_BLOCK / rows;
-        } else if (box.rows > 1 && (box.cols < LONG_ROW || (2 * box.cols < SF_FUSED_BLOCK && is_packed(c, &box)))) {
-                cols = box.cols;
+        } else if (all > 1 && (width < LONG_ROW || (2 * width < SF_FUSED_BLOCK && is_packed(c, box)))) {
+                cols = width;
                 rows = SF_FUSED_BLOCK / cols;
         }
         for (int32_t k = 0; k < c->program->constants; k++)
                 m->value[SF_FUSED_CONSTANT + k] = constants + k * BLOCK_BYTES;
-        for (int64_t r = 0; r < box.rows; r += rows)
-                for (int64_t j = 0; j < box.cols; j += cols)
-                        run_tile(m, c, &box, r, box.rows - r < rows ? box.rows - r : rows, j, box.cols - j < cols ? box.cols - j : cols);
+        for (int64_t r = 0; r < all; r += rows)
+                for (int64_t j = 0; j < width; j += cols)
+                        run_tile(m, c, box, &soon, r, all - r < rows ? all - r : rows, j, width - j < cols ? width - j : cols);
 }

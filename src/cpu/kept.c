@@ -2,9 +2,7 @@
  * Values that a fold's program computes and a later map's program would compute again: found, and
  * kept in scratch. For chains of whole lines (chain.c) and of segments (segments_chain.c).
  */
-#include "cpu/cpu.h"
-
-#include "cpu/panel.h"
+#include "cpu/chain.h"
 
 #include <string.h>
 
@@ -80,4 +78,58 @@ void sf_chain_fill_kept(sf_step *fill, sf_fuse *fuse, const sf_operand *kept)
                 fill->dims[d].y = kept->stride[d];
                 fill->dims[d].m = 0;
         }
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * In a chain that is cut into boxes
+ * ------------------------------------------------------------------------------------------- */
+
+_Alignas(64) char sf_chain_kept[64];
+
+static bool is_alone(const sf_chain *c, int32_t i)
+{
+        return !c->step[i]->sibling && !(i && c->step[i - 1]->sibling);
+}
+
+/* Finds a fold of values that a later map needs too. For rows only: lines are contiguous in
+ * scratch. */
+void sf_chain_find_kept(sf_chain *c)
+{
+        c->fold = -1;
+        for (int32_t i = 0; i < c->steps && c->steps < SF_CHAIN_STEPS && !sf_chain_in_columns(c); i++)
+                for (int32_t k = i + 1; k < c->steps && is_alone(c, i); k++)
+                        if (is_alone(c, k) && sf_chain_shares(c->step[i], c->step[k], &c->value)) {
+                                c->fold = i;
+                                c->map = k;
+                                return;
+                        }
+}
+
+/* Replaces the fold and the map by three steps: a map that fills scratch, a fold of that, and a map
+ * that reads it. */
+void sf_chain_keep(sf_chain *c)
+{
+        const sf_step *s = c->step[c->fold], *map = c->step[c->map];
+        const sf_dt dt = s->acc;
+        sf_operand kept = {.data = sf_chain_kept, .dt = dt};
+        int64_t stride = sf_dtypes[dt].size;
+        for (int32_t d = s->nbatch; d >= c->cut; d--) {
+                kept.stride[d] = stride;
+                stride *= d == c->cut ? c->each : s->dims[d].len;
+        }
+        c->kept_bytes = (size_t)stride;
+        for (int32_t i = 0; i < 3; i++) {
+                c->own[i] = i < 2 ? *s : *map;
+                c->fuse[i] = i < 2 ? *s->fuse : *map->fuse;
+                c->own[i].fuse = &c->fuse[i];
+        }
+        sf_step *fill = &c->own[0], *fold = &c->own[1];
+        sf_chain_fill_kept(fill, &c->fuse[0], &kept);
+        sf_chain_read_kept(fold, &c->fuse[1], &c->fuse[2], c->value, &kept);
+        fill->then = fold->then = NULL;
+        c->step[c->map] = &c->own[2];
+        for (int32_t i = c->steps++; i > c->fold + 1; i--)
+                c->step[i] = c->step[i - 1];
+        c->step[c->fold] = fill;
+        c->step[c->fold + 1] = fold;
 }

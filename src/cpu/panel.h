@@ -59,7 +59,7 @@ typedef struct sf_panel_member {
         bool streams; /* writes around the cache, in whole cache lines */
         /* a scan whose results go around the cache from another panel, laid out as memory is */
         bool gathers;
-        bool through;  /* map: the load program writes the output itself */
+        bool through;  /* map: the load program writes the output itself; of segments too */
         bool wide; /* a fold that reads memory: its kernel writes lanes, not rounded to storage */
         /* a fold whose kernel reads memory, and lifts its elements; centre: the operand, or -1 */
         sf_prelude lift;
@@ -294,6 +294,8 @@ typedef struct sf_block {
         /* its first position in its sequence, and the sequence's length; of segments, of its
          * segment */
         int64_t start, length;
+        int64_t segment; /* 1 + the entry of the only segment in it; 0: operands that have one element for
+                          * each segment are repeated in scratch */
 } sf_block;
 
 /* How many bytes the tensors of a walk are from where the plan has them: a chain's plans are made
@@ -421,47 +423,14 @@ sf_block sf_positions_number(const sf_walker *w, const sf_block *b);
  * chain.c: stages over the same lines, some lines at a time
  * ------------------------------------------------------------------------------------------- */
 sf_status sf_cpu_chain(sf_context *ctx, const sf_step *first);
-/* Does the map compute, as *value of its program, the same elements that the fold folds, and is it
- * worth keeping them? */
-bool sf_chain_shares(const sf_step *fold, const sf_step *map, int32_t *value);
-/* Keep the fold's elements. The first makes of a copy of the fold a map that fills them; the second
- * makes the fold and the map's program read them. */
-void sf_chain_fill_kept(sf_step *fill, sf_fuse *fuse, const sf_operand *kept);
-void sf_chain_read_kept(sf_step *fold, sf_fuse *fold_fuse, sf_fuse *map_fuse, int32_t value, const sf_operand *kept);
-
-/* ---------------------------------------------------------------------------------------------
- * across.c: folds across the lines of a chain, while these are in the cache
- * ------------------------------------------------------------------------------------------- */
-
-/* Lines are shared by spans, each a power of two of them, so that its totals are those of subtrees.
- * They are left in memory, and folded when all spans are done. */
-typedef struct sf_across {
-        int32_t steps;
-        sf_step step[SF_PANEL_MEMBERS]; /* over one span; their results are its totals */
-        sf_fuse fuse[SF_PANEL_MEMBERS];
-        sf_panels *walk;
-        int64_t lines, span, spans; /* of all, of a span, and how many */
-        int64_t unit;               /* lines that are folded at once */
-        char *totals[SF_PANEL_MEMBERS];
-        size_t room, each; /* offset in a worker's scratch; bytes for each strip of columns */
-} sf_across;
-
-/* Can the folds be computed with a chain over these lines, whose boxes have `each` of them and come
- * one after another? Then plans them; a->walk and the totals' memory are set later. */
-bool sf_across_can(sf_across *a, const sf_step *chain, int64_t each, int64_t line_bytes, int workers);
-/* `room`: memory for the plan and, `bytes` further on, sf_across_bytes of memory for all totals. */
-bool sf_across_plan(sf_across *a, const sf_cpu_isa *isa, char *room, size_t bytes);
-size_t sf_across_bytes(const sf_across *a);
-/* Folds the lines from `first` to `end`, which are of one span and begin with a unit. */
-void sf_across_run(const sf_across *a, char *scratch, sf_fused_machine *machine, int64_t first, int64_t end);
-/* Folds the totals of all spans to the results. */
-sf_status sf_across_finish(sf_context *ctx, const sf_across *a, const sf_step *across);
 
 /* ---------------------------------------------------------------------------------------------
  * segments.c: an axis cut into segments, shared by elements
  * ------------------------------------------------------------------------------------------- */
 /* The most parts of segments in a block. */
 #define SF_PANEL_CUTS SF_FUSED_BLOCK
+/* Bytes that may be written behind what is repeated for a block's segments. */
+#define SF_PANEL_PAST 64
 _Static_assert(SF_PANEL_CUTS <= SF_CPU_RAGGED_CUTS, "one call for a block's segments");
 static inline int64_t sf_panels_cuts(const sf_panels *p)
 {

@@ -39,7 +39,7 @@ size_t sf_panel_scratch(sf_panels *p)
         size_t total = 0;
         for (int32_t k = 0; p->cut && k < p->member[0].fuse->operands; k++) {
                 const sf_operand *x = &p->member[0].fuse->operand[k];
-                p->spread[k] = grow(&total, p->spreads >> k & 1 ? elements * sf_dtypes[x->dt].size : 0);
+                p->spread[k] = grow(&total, p->spreads >> k & 1 ? elements * sf_dtypes[x->dt].size + SF_PANEL_PAST : 0);
         }
         for (int32_t i = 0; i < p->members; i++) {
                 sf_panel_member *m = &p->member[i];
@@ -91,36 +91,62 @@ int64_t sf_panel_line_at(const sf_panels *p, const sf_block *b)
         return (sf_panel_in_columns(p) ? 0 : b->line * sf_panel_pitch(p, b->piece)) + b->panel * b->piece->cols;
 }
 
+/* An operand that has one element for each segment: repeated in scratch, laid out as panels are; or,
+ * if the block is of one segment, that segment's. */
+static struct sf_fused_side side_of_segments(const sf_walker *w, const sf_block *b, int32_t k)
+{
+        const sf_panels *p = w->p;
+        const sf_operand *x = &b->m->fuse->operand[k];
+        const int64_t size = sf_dtypes[x->dt].size, cols = b->piece->cols;
+        if (b->segment)
+                return (struct sf_fused_side){b->piece->in[k].at + (b->segment - 1) * x->segment, 0, p->col < 0 ? 0 : x->stride[p->col]};
+        return (struct sf_fused_side){w->scratch + p->spread[k] + b->panel * cols * size, cols * size, size};
+}
+
 /* The part of a block that a program works on: positions by columns or, without columns, lines by
  * positions. `at` is where its memory begins, in reverse at its last position. If `at` is NULL: one
- * position, lines by columns. */
-static sf_fused_box box_of(const sf_walker *w, const sf_block *b, const int64_t *at, int64_t count)
+ * position, lines by columns. It has no sides but those of operands: a block may be small, and to
+ * set all of them would take as long as to work on it. */
+static void box_of(const sf_walker *w, const sf_block *b, const int64_t *at, int64_t count, sf_fused_box *box)
 {
         const sf_panels *p = w->p;
         const sf_piece *piece = b->piece;
         const bool across = p->col >= 0;
         const int64_t sign = p->reverse ? -1 : 1;
-        sf_fused_box box = {.rows = across && at ? count : piece->lines,
-                            .cols = across ? piece->cols : at ? count : 1};
+        box->rows = across && at ? count : piece->lines;
+        box->cols = across ? piece->cols : at ? count : 1;
+        box->soon.at = NULL;
+        box->next = 0;
+        box->stream = false;
         for (int32_t k = 0; k < b->m->fuse->operands; k++) {
                 const int64_t *stride = b->m->fuse->operand[k].stride, line = piece->in[k].line;
                 const int64_t seq = at ? sign * stride[p->seq] : 0;
-                struct sf_fused_side *side = &box.in[k];
-                /* repeated in scratch, laid out as panels are */
+                struct sf_fused_side *side = &box->in[k];
                 if (at && b->m->fuse->operand[k].segment) {
-                        const int64_t size = sf_dtypes[b->m->fuse->operand[k].dt].size;
-                        *side = (struct sf_fused_side){w->scratch + p->spread[k], piece->cols * size, size};
+                        *side = side_of_segments(w, b, k);
                         continue;
                 }
-                if (!piece->in[k].at) /* no elements: a fold of an empty sequence */
+                side->at = piece->in[k].at;
+                if (!side->at) /* no elements: a fold of an empty sequence */
                         continue;
-                side->at = piece->in[k].at + (at ? b->line : 0) * line;
+                side->at += (at ? b->line : 0) * line;
                 for (int32_t d = 0; at && d < p->nseq; d++)
                         side->at += at[d] * stride[p->nbatch + d];
                 side->row = across && at ? seq : line;
                 side->col = across ? stride[p->col] : seq;
         }
-        return box;
+}
+
+/* The destination of a box that has the positions from `position` on. */
+static void write_to(const sf_walker *w, const sf_block *b, int64_t position, sf_fused_box *box)
+{
+        const sf_panels *p = w->p;
+        const sf_dim *dims = b->m->step->dims;
+        const int64_t seq = p->reverse ? -dims[p->seq].y : dims[p->seq].y;
+        box->y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
+        box->y_row = p->col >= 0 ? seq : b->of->y_line;
+        box->y_col = p->col >= 0 ? dims[p->col].y : seq;
+        box->stream = p->stream_programs;
 }
 
 /* What a load program prefetches. */
@@ -189,10 +215,13 @@ void sf_panel_load(const sf_walker *w, const sf_block *b)
                 if (p->nseq > 1) /* with one dimension a piece never goes past its end */
                         run = sf_smaller(run, seq->len - at.at[p->nseq - 1]);
                 const int64_t to = sf_panel_line_at(p, b) + done * piece->cols;
-                sf_fused_box box = box_of(w, b, at.at, run);
+                sf_fused_box box;
+                box_of(w, b, at.at, run, &box);
                 box.y = w->scratch + m->panel + to * m->size;
                 box.y_row = row * m->size;
                 box.y_col = m->size;
+                if (m->through)
+                        write_to(w, b, begin + done, &box);
                 add_soon(w, m, &box);
                 if (!m->reads)
                         sf_fused_eval(w->machine, &m->load, m->load_constants, &box);
@@ -214,52 +243,50 @@ void sf_panel_store(const sf_walker *w, const sf_block *b)
 {
         const sf_panels *p = w->p;
         const sf_panel_member *m = b->m;
-        const sf_dim *dims = m->step->dims;
-        const int64_t seq = p->reverse ? -dims[p->seq].y : dims[p->seq].y, cols = b->piece->cols;
+        const int64_t cols = b->piece->cols;
         const int64_t position = b->piece->from + b->first + (p->reverse ? b->count - 1 : 0);
         const char *result = w->scratch + (m->gathers ? m->gathered : m->after >= 0 ? m->other : m->panel) +
                              sf_panel_line_at(p, b) * m->size;
-        char *y = b->of->y + b->line * b->of->y_line + position * dims[p->seq].y;
-        sf_fused_box box = box_of(w, b, &position, b->count);
+        sf_fused_box box;
+        box_of(w, b, &position, b->count, &box);
+        write_to(w, b, position, &box);
         /* contiguous in scratch as in memory; in columns, addresses may go down */
         if (m->gathers) {
-                y += sf_panel_in_columns(p) && seq < 0 ? (b->count - 1) * seq : 0;
+                char *y = box.y + (sf_panel_in_columns(p) && box.y_row < 0 ? (b->count - 1) * box.y_row : 0);
                 p->isa->map->stream(y, result, box.rows * box.cols * m->size, result);
                 return;
         }
         box.in[SF_FUSED_RESULT] = (struct sf_fused_side){
                 result, (p->col >= 0 ? cols : sf_panel_pitch(p, b->piece)) * m->size, m->size};
-        box.y = y;
-        box.y_row = p->col >= 0 ? seq : b->of->y_line;
-        box.y_col = p->col >= 0 ? dims[p->col].y : seq;
-        box.stream = p->stream_programs;
         sf_fused_eval(w->machine, &m->store, m->store_constants, &box);
 }
 
 /* One position of all lines, in runs as long as possible. */
-static sf_fused_box box_of_lines(const sf_walker *w, const sf_block *b, const char *result)
+static void box_of_lines(const sf_walker *w, const sf_block *b, const char *result, sf_fused_box *box)
 {
         const sf_panels *p = w->p;
         const int64_t size = b->m->size;
-        sf_fused_box box = box_of(w, b, NULL, 1);
-        box.in[SF_FUSED_RESULT] = (struct sf_fused_side){result, box.cols * size, size};
-        box.y = b->of->y;
-        box.y_row = b->of->y_line;
-        box.y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
+        struct sf_fused_side *own = &box->in[SF_FUSED_RESULT];
+        box_of(w, b, NULL, 1, box);
+        *own = (struct sf_fused_side){result, box->cols * size, size};
+        box->y = b->of->y;
+        box->y_row = b->of->y_line;
+        box->y_col = p->col >= 0 ? b->m->step->dims[p->col].y : 0;
         if (p->col >= 0)
-                return box;
-        box.cols = box.rows; /* there is one column: the lines become the row */
-        box.rows = 1;
-        for (int32_t k = 0; k < SF_FUSED_SOURCES; k++)
-                box.in[k].col = box.in[k].row;
-        box.y_col = box.y_row;
-        return box;
+                return;
+        box->cols = box->rows; /* there is one column: the lines become the row */
+        box->rows = 1;
+        for (int32_t k = 0; k < b->m->fuse->operands; k++)
+                box->in[k].col = box->in[k].row;
+        own->col = own->row;
+        box->y_col = box->y_row;
 }
 
 void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *totals)
 {
         const sf_panel_member *m = b->m;
-        const sf_fused_box box = box_of_lines(w, b, totals);
+        sf_fused_box box;
+        box_of_lines(w, b, totals, &box);
         /* So many results: an ordinary store would first read their cache lines. */
         if (m->streams && box.y_col == m->size &&
             (box.rows == 1 || box.y_row == box.cols * m->size))
@@ -271,7 +298,8 @@ void sf_panel_store_totals(const sf_walker *w, const sf_block *b, const char *to
 void sf_panel_map(const sf_walker *w, const sf_block *b)
 {
         const sf_panel_member *m = b->m;
-        sf_fused_box box = box_of_lines(w, b, NULL);
+        sf_fused_box box;
+        box_of_lines(w, b, NULL, &box);
         box.stream = w->p->stream_programs && m->through;
         add_soon(w, m, &box);
         if (!m->through) {

@@ -118,7 +118,7 @@ static bool member_make(sf_panels *p, sf_panel_member *m)
                         sf_fused_compile(map, f, &f->beside, s->acc, m->held, s->acc, m->held, &m->beside);
                 sf_dt last = f->load.count ? (sf_dt)f->load.code[f->load.count - 1].dt
                                            : f->operand[0].dt;
-                m->through = p->shape == SF_PANEL_MAP && !f->store.count &&
+                m->through = (p->shape == SF_PANEL_MAP || (p->cut && s->map)) && !f->store.count &&
                              sf_survives(last, s->acc);
                 sf_fused_compile(map, f, &f->load, acc, m->held, m->through ? s->out : acc,
                                  m->through ? s->out : m->held, &m->load);

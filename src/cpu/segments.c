@@ -18,6 +18,9 @@
  * LONG_PARTS of a worker's share of the axis. */
 #define LONG_PARTS 8
 #define LEAST_LONG (1 << 16)
+/* Programs take a part of this many elements or more by itself, and read its segment's element of an
+ * operand that has one for each where it is. For shorter ones that is repeated in scratch. */
+#define LONG_PART 512
 /* A task moves about SPAN_BYTES. Each worker gets about SPANS_EACH tasks or more, so that workers
  * finish at about the same time. */
 #define SPAN_BYTES (256 << 10)
@@ -45,8 +48,14 @@ void sf_segments_plan(sf_panels *p, int workers)
 {
         const sf_panel_member *m = &p->member[0];
         p->direct = is_direct(p) && !m->gathers;
-        if (is_direct(p)) /* the larger a block, the fewer segments are in two */
+        /* the larger a block, the fewer segments are in two */
+        if (is_direct(p))
                 p->block = sf_smaller(m->kernels->width * SF_CPU_RAGGED_BLOCK, m->gathers ? SF_PANEL_BYTES / m->size : INT64_MAX);
+        else if (p->shape == SF_PANEL_ROWS) {
+                p->block = SF_PANEL_BYTES / p->widest;
+                for (int32_t i = 0; i < p->members; i++)
+                        p->block = sf_smaller(p->block, p->member[i].kernels->width * SF_CPU_RAGGED_BLOCK);
+        }
         const int64_t lines = p->outers * sf_panels_length(p, p->line) * p->strips;
         const int64_t span = SPAN_BYTES / sf_larger(1, p->cols * sf_panels_bytes(p));
         const int64_t share = sf_parts(p->n * lines, (int64_t)SPANS_EACH * workers);
@@ -264,55 +273,114 @@ static void store_results(const sf_walker *w, const sf_piece *piece, int32_t mem
                 sf_panel_store_totals(w, &b, w->scratch + m->totals);
 }
 
-/* Writes one element n times. The usual sizes are written 16 bytes at a time, without a call for each
- * segment, because segments may be short and many. `past`: up to 15 bytes behind the last one may
- * be written too. */
-static void repeat(char *to, const char *from, int64_t size, int64_t n, bool past)
+/* 16 bytes of one element. */
+typedef uint64_t words __attribute__((vector_size(16), aligned(1), may_alias));
+SF_INLINE words repeated(const char *from, const int64_t size)
 {
-        typedef uint64_t words __attribute__((vector_size(16), aligned(1), may_alias));
-        if (size == 4 || size == 8) {
-                uint64_t word = 0;
-                memcpy(&word, from, (size_t)size);
-                word = size == 4 ? word << 32 | word : word;
-                const words v = {word, word};
-                const int64_t bytes = n * size, whole = past ? (bytes + 15) / 16 * 16 : bytes / 16 * 16;
-                for (int64_t i = 0; i < whole; i += 16)
-                        *(words *)(to + i) = v;
-                n -= whole / size; /* fewer than 16 bytes are left */
-                to += whole;
-        }
-        for (int64_t i = 0; i < n; i++)
-                memcpy(to + i * size, from, (size_t)size);
+        uint64_t word = 0;
+        memcpy(&word, from, (size_t)size);
+        word = size == 4 ? word << 32 | word : word;
+        return (words){word, word};
 }
 
-/* Repeats operands that have one element for each segment, once for each position of it in the
- * block. */
-static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
+/* Writes one element n times, the usual sizes 16 bytes at a time. */
+static void repeat(char *to, const char *from, int64_t size, int64_t n)
+{
+        int64_t whole = 0;
+        if (size == 4 || size == 8) {
+                const words v = repeated(from, size);
+                whole = n * size / 16 * 16;
+                for (int64_t i = 0; i < whole; i += 16)
+                        *(words *)(to + i) = v;
+        }
+        for (int64_t i = whole; i < n * size; i += size)
+                memcpy(to + i, from, (size_t)size);
+}
+
+/* Writes one element for each position of `parts` parts that follow one another, elements being `step`
+ * bytes apart. Parts may be short and many: SF_PANEL_PAST bytes are written without asking for how many there is
+ * room, because the next part overwrites what is too much. Behind the last one there must be room. */
+SF_INLINE void repeat_each(char *to, const char *from, int64_t step, const int32_t *bound, int64_t parts, const int64_t size)
+{
+        for (int64_t i = 0; i < parts; i++, from += step) {
+                const words v = repeated(from, size);
+                char *at = to + bound[i] * size, *end = to + bound[i + 1] * size;
+                for (int64_t k = 0; k < SF_PANEL_PAST; k += 16)
+                        *(words *)(at + k) = v;
+                for (at += SF_PANEL_PAST; at < end; at += 16)
+                        *(words *)at = v;
+        }
+}
+
+/* Repeats an operand that has one element for each segment, once for each position of it in the parts
+ * from `first` to `end` of a block. */
+static void spread(const sf_walker *w, const sf_piece *piece, int32_t operand, int64_t first, int64_t end, int64_t count)
 {
         const sf_panels *p = w->p;
-        const sf_fuse *f = p->member[0].fuse;
+        const sf_step *s = p->member[0].step;
+        const sf_operand *x = &p->member[0].fuse->operand[operand];
         const sf_cuts *c = piece->cuts;
-        const int64_t cols = piece->cols;
-        for (int32_t k = 0; k < f->operands; k++) {
-                const sf_operand *x = &f->operand[k];
-                const int64_t size = sf_dtypes[x->dt].size, across = p->col < 0 ? 0 : x->stride[p->col];
-                char *to = w->scratch + p->spread[k];
-                for (int64_t i = 0; p->spreads >> k & 1 && i < c->parts; i++) {
-                        const int64_t entry = sf_segments_entry(p->member[0].step, c->first + i), n = c->bound[i + 1] - c->bound[i];
-                        char *at = to + (p->reverse ? count - c->bound[i + 1] : c->bound[i]) * cols * size;
-                        if (!n)
-                                continue;
-                        if (cols == 1 && entry >= 0) {
-                                repeat(at, piece->in[k].at + entry * x->segment, size, n, !p->reverse); /* the next overwrites what is past it */
-                                continue;
-                        }
-                        if (entry < 0)
-                                memset(at, 0, (size_t)(cols * size));
-                        else
-                                sf_fused_move(p->isa->map->mover(x->dt, x->dt), piece->in[k].at + entry * x->segment, 0, across, at, 0, size, 1, cols);
-                        for (int64_t done = 1; done < n; done *= 2)
-                                memcpy(at + done * cols * size, at, (size_t)(sf_smaller(done, n - done) * cols * size));
+        const int64_t cols = piece->cols, size = sf_dtypes[x->dt].size, across = p->col < 0 ? 0 : x->stride[p->col];
+        char *to = w->scratch + p->spread[operand];
+        if (cols == 1 && !p->reverse && (size == 4 || size == 8)) {
+                const int64_t many = sf_smaller(end, s->segments.count - c->first) - first;
+                const char *from = piece->in[operand].at + (c->first + first) * x->segment;
+                if (size == 4)
+                        repeat_each(to, from, x->segment, c->bound + first, many, 4);
+                else
+                        repeat_each(to, from, x->segment, c->bound + first, many, 8);
+                first += sf_larger(many, 0);
+        }
+        for (int64_t i = first; i < end; i++) {
+                const int64_t entry = sf_segments_entry(s, c->first + i), n = c->bound[i + 1] - c->bound[i];
+                char *at = to + (p->reverse ? count - c->bound[i + 1] : c->bound[i]) * cols * size;
+                if (!n)
+                        continue;
+                if (cols == 1 && entry >= 0) {
+                        repeat(at, piece->in[operand].at + entry * x->segment, size, n);
+                        continue;
                 }
+                if (entry < 0)
+                        memset(at, 0, (size_t)(cols * size));
+                else
+                        sf_fused_move(p->isa->map->mover(x->dt, x->dt), piece->in[operand].at + entry * x->segment, 0, across, at, 0, size, 1, cols);
+                for (int64_t done = 1; done < n; done *= 2)
+                        memcpy(at + done * cols * size, at, (size_t)(sf_smaller(done, n - done) * cols * size));
+        }
+}
+
+/* The parts from i on that programs take together: all of a block if no operand has an element for each
+ * segment; else one long part, which *alone says, or the short ones before the next long one. Positions
+ * that belong to no segment have no such element. */
+static int64_t stretch_end(const sf_walker *w, const sf_piece *piece, int64_t i, bool *alone)
+{
+        const sf_panels *p = w->p;
+        const sf_cuts *c = piece->cuts;
+        const int64_t from = i;
+        *alone = false;
+        if (!p->spreads || c->most * piece->cols < LONG_PART)
+                return c->parts;
+        for (; i < c->parts; i++)
+                if ((c->bound[i + 1] - c->bound[i]) * piece->cols >= LONG_PART && sf_segments_entry(p->member[0].step, c->first + i) >= 0) {
+                        *alone = i == from;
+                        return *alone ? i + 1 : i;
+                }
+        return i;
+}
+
+/* Runs a program of a member on a block. */
+static void run_program(const sf_walker *w, const sf_block *b, void (*run)(const sf_walker *w, const sf_block *b))
+{
+        const sf_cuts *c = b->piece->cuts;
+        bool alone;
+        for (int64_t i = 0, end; i < c->parts; i = end) {
+                sf_block some = part_of(w->p, *b, i);
+                end = stretch_end(w, b->piece, i, &alone);
+                some.count = c->bound[end] - c->bound[i];
+                some.panel = w->p->reverse ? b->count - c->bound[end] : c->bound[i];
+                some.segment = alone ? 1 + sf_segments_entry(b->m->step, c->first + i) : 0;
+                if (some.count)
+                        run(w, &some);
         }
 }
 
@@ -320,13 +388,17 @@ static void spread(const sf_walker *w, const sf_piece *piece, int64_t count)
 static void run_block(const sf_walker *w, const sf_piece *piece, int64_t first, int64_t count)
 {
         const sf_panels *p = w->p;
-        if (p->spreads)
-                spread(w, piece, count);
+        bool alone;
+        for (int64_t i = 0, end; p->spreads && i < piece->cuts->parts; i = end) {
+                end = stretch_end(w, piece, i, &alone);
+                for (uint32_t bits = alone ? 0 : p->spreads; bits; bits &= bits - 1)
+                        spread(w, piece, __builtin_ctz(bits), i, end, count);
+        }
         for (int32_t i = 0; i < p->members; i++) {
                 const sf_block b = sf_panel_block(p, piece, i, first, count);
                 const sf_panel_member *m = b.m;
                 if (count && (!m->reads || (m->step->m && !m->masks)))
-                        sf_panel_load(w, &b);
+                        run_program(w, &b, sf_panel_load);
                 for (int64_t part = 0; sf_op_is(m->step->op, SF_INDEX) && !m->step->map && part < piece->cuts->parts; part++) {
                         const sf_block of = part_of(p, b, part);
                         sf_panel_number(w, &of);
@@ -335,8 +407,8 @@ static void run_block(const sf_walker *w, const sf_piece *piece, int64_t first, 
                         run_parts(w, &b);
                 if (m->step->fold)
                         store_results(w, piece, i);
-                else if (count && (!m->writes || m->gathers))
-                        sf_panel_store(w, &b);
+                else if (count && !m->through && (!m->writes || m->gathers))
+                        run_program(w, &b, sf_panel_store);
         }
 }
 

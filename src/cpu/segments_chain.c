@@ -4,11 +4,9 @@
  * same for each stage. So a stage reads only what the same worker wrote in earlier stages, and
  * finds in the cache what the first stage read from memory.
  */
-#include "cpu/cpu.h"
+#include "cpu/chain.h"
 
 #include "core/arena.h"
-#include "cpu/panel.h"
-#include "cpu/pool.h"
 
 typedef struct stages {
         const sf_cpu_isa *isa;

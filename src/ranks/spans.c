@@ -62,23 +62,18 @@ sf_value sf_span_get(const sf_span_kind *k, const char *from)
 
 /* There may be thousands of lines: the most usual sums are not asked what they are for each. Values
  * that came in a message are at any address. */
-static void add_floats(char *restrict left, const char *restrict right, int64_t n)
+static inline void add_reals(char *restrict left, const char *restrict right, int64_t n, const bool wide)
 {
-        for (float l, r; n--; left += sizeof l, right += sizeof r) {
-                memcpy(&l, left, sizeof l);
-                memcpy(&r, right, sizeof r);
-                l += r;
-                memcpy(left, &l, sizeof l);
-        }
-}
-
-static void add_doubles(char *restrict left, const char *restrict right, int64_t n)
-{
-        for (double l, r; n--; left += sizeof l, right += sizeof r) {
-                memcpy(&l, left, sizeof l);
-                memcpy(&r, right, sizeof r);
-                l += r;
-                memcpy(left, &l, sizeof l);
+        const int64_t each = wide ? 8 : 4;
+        for (; n--; left += each, right += each) {
+                sf_value l = {.u64 = 0}, r = {.u64 = 0};
+                memcpy(&l, left, (size_t)each);
+                memcpy(&r, right, (size_t)each);
+                if (wide)
+                        l.f64 += r.f64;
+                else
+                        l.f32 += r.f32;
+                memcpy(left, &l, (size_t)each);
         }
 }
 
@@ -87,9 +82,9 @@ static void combine_blocks(const sf_span_kind *k, char *left, const char *right)
 {
         const size_t each = first_bytes(k) + second_bytes(k);
         if (k->op == SF_SUM && k->acc == SF_DT_F32)
-                add_floats(left, right, k->lines);
+                add_reals(left, right, k->lines, false);
         else if (k->op == SF_SUM && k->acc == SF_DT_F64)
-                add_doubles(left, right, k->lines);
+                add_reals(left, right, k->lines, true);
         else
                 for (int64_t i = 0; i < k->lines; i++, left += each, right += each)
                         put_value(k, left, sf_combine(k->op, k->acc, get_value(k, left), get_value(k, right)));

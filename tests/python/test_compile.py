@@ -9,6 +9,7 @@ import pytest
 import scanfold
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+import torch._dynamo.testing  # noqa: E402
 import scanfold.torch as bridge  # noqa: E402
 
 if bridge.VERSION < (2, 3):

@@ -641,13 +641,21 @@ def test_sentences():
 
 @pytest.mark.host_only("NumPy's error")
 @pytest.mark.parametrize("name", ["nanargmax", "nanargmin"])
-def test_nothing_is_written_where_all_are_nan(name):
+def test_nothing_is_written_where_all_are_nan(monkeypatch, name):
     x, out = np.array([[1, np.nan, 3], [np.nan] * 3]), np.full(2, 7)
     with pytest.raises(ValueError, match="All-NaN slice"):
         getattr(scanfold, name)(x, 1, out=out)
     assert out.tolist() == [7, 7]
     x[1] = [4, 5, np.nan]
+    calls, fold = [], scanfold._fold
+    monkeypatch.setattr(scanfold, "_fold", lambda *given: calls.append(1) or fold(*given))
     assert getattr(scanfold, name)(x, 1, out=out) is out and out.tolist() == getattr(np, name)(x, 1).tolist()
+    assert len(calls) == 1  # once for the check and the result
+    for bad, sentence in ((np.full(3, 7), "shape"), (np.full(2, "no"), "dtype")):
+        with pytest.raises((TypeError, ValueError), match=sentence):
+            getattr(scanfold, name)(x, 1, out=bad)
+    with pytest.raises(ValueError, match="overlap"):
+        getattr(scanfold, name)(x, 1, out=x.view(np.int64)[:, 0])
 
 
 def test_nothing_is_written_where_one_of_two_does_not_fit(torch, device):

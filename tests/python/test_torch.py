@@ -28,9 +28,10 @@ def seed():
 # What a first call brings along
 # --------------------------------------------------------------------------------------------------
 FRESH = """if True:
-    import sys, time, torch
+    import sys, time, scanfold
+    assert "torch" not in sys.modules
+    import torch
     before = set(sys.modules)
-    import scanfold
     assert "scanfold.torch" not in sys.modules
     x, y = torch.ones(4, 5), torch.ones(3, requires_grad=True)
     start = time.process_time()
