@@ -4,8 +4,6 @@
  */
 #include "cuda/emit_chain.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What a block has: ROW, CHUNKS and PER of the kernel file. Totals of 32 * PER chunks are folded at
@@ -29,11 +27,6 @@ static sf_status find_shares(const sf_context *ctx, const sf_cuda_chip *chip, co
         SF_TRY(sf_cuda_tile_for(ctx, chip, spec, size, size, &tile));
         *u = (shares){tile.threads / 32, tile.elements, tile.more, 4, at_most(tile.resident,
                 moving > 1 ? 2 : 3)};
-        if (getenv("SCANFOLD_TRIAL_APPLY")) {
-                int row, chunks, res, warps;
-                if (sscanf(getenv("SCANFOLD_TRIAL_APPLY"), "%d,%d,%d,%d", &row, &chunks, &res, &warps) == 4)
-                        *u = (shares){warps, row, chunks, 4, res};
-        }
         if (chip->small_tiles)
                 *u = (shares){2, 4, 2, 1, 1};
         return SF_OK;

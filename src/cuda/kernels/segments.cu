@@ -17,8 +17,8 @@
  * tiles, which a launch before has found (segments_tiles.cuh). So are those of columns, in folds
  * (segments_down.cuh).
  *
- * SF_BLOCKS: a block has a window of a line, and a launch before has found where its segments begin
- * (segments_blocks.cuh).
+ * SF_BLOCKS: where segments of a line are tiny on average, a block has a window, and a launch before
+ * has found where its segments begin (segments_blocks.cuh).
  *
  * SF_STRIP: 1 for lines; else how many neighbouring columns a window has, a power of two up to 32.
  * A column belongs to one lane; the lanes of a window are a party, and a warp has as many parties
@@ -39,8 +39,6 @@
 #include "segments_down.cuh"
 #elif SF_TILES
 #include "segments_tiles.cuh"
-#elif SF_BLOCKS == 2
-#include "segments_blocks2.cuh"
 #elif SF_BLOCKS
 #include "segments_blocks.cuh"
 #else

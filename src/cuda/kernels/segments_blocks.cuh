@@ -1,174 +1,68 @@
 /*
- * segments_blocks.cuh: a block computes a window of a line whose elements are contiguous and loaded
- * as they are (segments.cu). What the mix of lengths is changes little: work is cut by positions.
+ * segments_blocks.cuh: lines whose segments are tiny on average, with elements that are contiguous
+ * and loaded as they are (segments.cu). A block computes a window. Work is cut by positions, so it
+ * matters little what lengths are mixed.
  *
  * A block's span are the chunks that begin in its window, which are contiguous. segments_table.cu
  * has found where spans begin. The span's elements are copied to shared memory, and a byte for each
- * position says whether a segment begins there; so empty segments vanish. Segments are cut into rows
- * of SF_LEAF elements, counted from their beginning, and thread t has the rows that begin in
- * positions t * SF_LEAF and up. These are rows of other segments, but for the first row: it may be
- * one of a segment that began earlier. So the rows of a segment are those of neighbouring threads.
+ * position says whether a segment begins there; so empty segments vanish. Segments are cut into
+ * rows of SF_LEAF elements, counted from their beginning, and thread t has the rows that begin in
+ * positions t * SF_LEAF and up. All of them begin a segment, but the first: it may be one of a
+ * segment that began earlier. So the rows of a segment are those of neighbouring threads.
  *
  * Rows are numbered in their chunk. A full row whose number ends in k one bits holds the total of
  * the 2^k rows that end with it; what comes before row m is one such total for each bit set in m,
  * just as it is with chunks (segments_bounds.cuh).
  *
- * A span has up to twice a chunk's elements. A block has room for ROOM, a little more than a chunk.
- * If that is not enough, the last segment's chunk is computed by itself, before the others, because
- * other blocks may wait for its total.
+ * A span has up to twice a chunk's elements. A block has room for ROOM, a warp's rows more than a
+ * chunk. If that is not enough, the last segment's chunk is computed by itself, before the others,
+ * because other blocks may wait for its total.
  */
 enum {
         ROW = SF_LEAF,
         ROOM = SF_THREADS * ROW,
         CELL = SF_CELL,
-        FLAGS = ROOM + 16, /* of the row after the last too */
-        BATCH = 4,         /* offsets that a thread loads at once */
+        FLAGS = ROOM + SF_BLOCK_PAST,
 };
-static_assert(CHUNK < ROOM && ROW <= 16, "a chunk and more; flags of a row are a vector");
-static_assert(CELL >= SF_IN_SIZE && (SF_FOLDS || CELL >= SF_OUT_SIZE), "an element or a result");
+static_assert(!(CHUNK & (CHUNK - 1)) && CHUNK < ROOM, "a chunk is a power of two of rows");
+static_assert(ROW <= SF_BLOCK_PAST, "the flags of a row are loaded at once");
+static_assert(CELL >= SF_IN_SIZE && CELL >= SF_OUT_SIZE, "an element or a result");
 
 /* Part of a line that a block computes at once. */
 struct sf_span {
         const char *x;
-        char *y;         /* scans: at the span's first position; folds: at the line's first entry */
-        sf_i64 first;    /* the first position */
-        sf_i64 k, past;  /* the segments that begin in it, but for one of another span */
-        sf_i64 open;     /* the first part's segment */
-        sf_u64 *words;   /* where the line's windows publish totals */
+        char *y;        /* scans: at the span's first position; folds: at the line's first entry */
+        sf_i64 first;   /* the first position */
+        sf_i64 k, past; /* the segments that begin in it, but for one of another span */
+        sf_i64 open;    /* the segment that has the first position */
+        sf_u64 *words;  /* where the line's windows publish totals */
         int count;
-        int shift;       /* how many elements its first is after a whole line of 128 bytes */
-        sf_u32 number;   /* which chunk of its segment the first part is */
+        int shift;     /* how many elements its first is after 32 that are aligned */
+        sf_u32 number; /* which chunk of its segment the first part is */
         sf_u32 window, mark;
-        bool tells;      /* the last part is a full chunk, and its segment goes on */
-        bool alone;      /* there is but one part */
+        bool tells; /* the last part is a full chunk, and its segment goes on */
+        bool alone; /* there is but one part */
 };
-enum { SPAN = 80 };
-static_assert(sizeof(sf_span) <= SPAN, "the host has another idea of a span");
 
-/* What a block shares. After it flags, then cells. */
+/* What a block shares. Flags follow, then cells. */
 struct sf_desk {
-        union {
-                sf_span span;
-                sf_u64 room[SPAN / 8];
-        } each[2];
+        sf_span span[2];
         int spans;
-        sf_u32 bits[32];        /* those set in numbers of rows, for each warp */
-        int last[32];           /* where the last segment begins that begins in a warp's positions */
-        sf_acc left[32];        /* of the chunks before, for each bit of the first part's number */
+        sf_u32 bits[32];          /* those set in numbers of rows, for each warp */
+        int last[32];             /* where the last segment begins in a warp's positions */
+        sf_acc left[32];          /* of the chunks before, for each bit of the first number */
         sf_acc total[SF_THREADS]; /* of blocks of rows */
 };
-SF_DEVICE sf_desk &sf_the_desk() { return *(sf_desk *)sf_shared(); }
-static_assert(sizeof(sf_desk) <= (2 * SPAN + 16 + 384 + (32 + SF_THREADS) * sizeof(sf_acc) + 15) / 16 * 16,
+static_assert(sizeof(sf_desk) <= SF_BLOCK_SPANS + (32 + SF_THREADS) * sizeof(sf_acc),
               "the host has another idea of a desk");
-SF_DEVICE unsigned char *sf_flags() { return sf_shared() + sf_block_flags(SF_THREADS, sizeof(sf_acc)); }
-
-/* The cell of position i. Elements of a line of 128 bytes are neighbours. One cell is left free after
- * 32, so that rows are in different banks. */
-SF_DEVICE unsigned char *sf_cell(const sf_span &s, int i)
+SF_DEVICE sf_desk &sf_the_desk() { return *(sf_desk *)sf_shared(); }
+SF_DEVICE unsigned char *sf_flags()
 {
-        i += s.shift;
-        return sf_flags() + FLAGS + (i + (i >> 5)) * CELL;
+        return sf_shared() + sf_block_desk(SF_THREADS, sizeof(sf_acc));
 }
 
-/* ------------------------------------------------------------------------------------------------
- * Elements
- * ---------------------------------------------------------------------------------------------- */
-
-template <int SIZE, int UNIT> SF_DEVICE int sf_shift_of(const char *at)
-{
-        return UNIT == 1 ? (int)((sf_u64)at / SIZE & 31) : 0;
-}
-
-/* The span's elements, as they are on their way to cells: in vectors, but for the first and the last
- * few. */
-struct sf_fetched {
-        enum { SIZE = SF_IN_SIZE, EACH = SF_X_UNIT == 1 ? 16 / SIZE : 1, TURNS = ROW / EACH + 1 };
-        enum { APART = SF_THREADS * EACH };
-        sf_raw<SIZE * EACH> raw[TURNS];
-};
-SF_DEVICE void sf_fetch_span(const sf_span &s, sf_fetched &f)
-{
-        enum { SIZE = sf_fetched::SIZE, EACH = sf_fetched::EACH, APART = sf_fetched::APART };
-        const int at = sf_thread() * EACH - s.shift;
-        const char *const from = sf_anew(s.x + at * (SF_X_UNIT * SIZE));
-#pragma unroll
-        for (int j = 0; j < sf_fetched::TURNS; j++) {
-                const int i = at + j * APART;
-                const char *const here = from + j * (APART * SF_X_UNIT * SIZE);
-                if (i >= 0 && i + EACH <= s.count)
-                        sf_load(here, f.raw[j]);
-                else if (EACH > 1 && i < s.count)
-#pragma unroll
-                        for (int e = 0; e < EACH; e++)
-                                if ((sf_u32)(i + e) < (sf_u32)s.count) {
-                                        sf_raw<SIZE> one;
-                                        sf_load(here + e * SIZE, one);
-                                        sf_set_slot<SIZE>(f.raw[j], e, sf_slot<SIZE>(one, 0));
-                                }
-        }
-}
-/* What is beside the span gets garbage. */
-SF_DEVICE void sf_keep_span(const sf_span &s, const sf_fetched &f)
-{
-        enum { SIZE = sf_fetched::SIZE, EACH = sf_fetched::EACH, APART = sf_fetched::APART };
-        const int at = sf_thread() * EACH - s.shift;
-        unsigned char *const cell = sf_cell(s, at);
-#pragma unroll
-        for (int j = 0; j < sf_fetched::TURNS; j++)
-                if (at + j * APART < s.count)
-#pragma unroll
-                        for (int e = 0; e < EACH; e++)
-                                sf_shared_store(cell + (j * (APART + APART / 32) + e) * CELL,
-                                                sf_one_slot<SIZE>(sf_slot<SIZE>(f.raw[j], e)));
-}
-
-#if !SF_FOLDS
-/* Stores the span's results from cells, in vectors of EACH. */
-template <int EACH> SF_DEVICE void sf_store_vectors(const sf_span &s)
-{
-        enum { SIZE = SF_OUT_SIZE, TURNS = ROW / EACH + 1, APART = SF_THREADS * EACH };
-        const int at = sf_thread() * EACH - sf_shift_of<SIZE, SF_Y_UNIT>(s.y);
-        char *const to = sf_anew(s.y + at * (SF_Y_UNIT * SIZE));
-        const unsigned char *const cell = sf_cell(s, at);
-#pragma unroll
-        for (int j = 0; j < TURNS; j++) {
-                const int i = at + j * APART;
-                char *const here = to + j * (APART * SF_Y_UNIT * SIZE);
-                const unsigned char *const from = cell + j * (APART + APART / 32) * CELL;
-                if (i >= 0 && i + EACH <= s.count) {
-                        sf_raw<SIZE * EACH> r;
-#pragma unroll
-                        for (int e = 0; e < EACH; e++) {
-                                sf_raw<SIZE> one;
-                                sf_shared_load(from + e * CELL, one);
-                                if (SIZE < 4)
-                                        r.w[e * SIZE / 4] = e * SIZE % 4 ? r.w[e * SIZE / 4] : 0;
-                                sf_set_slot<SIZE>(r, e, sf_slot<SIZE>(one, 0));
-                        }
-                        sf_store(here, r);
-                } else if (EACH > 1 && i < s.count)
-#pragma unroll
-                        for (int e = 0; e < EACH; e++)
-                                if ((sf_u32)(i + e) < (sf_u32)s.count) {
-                                        sf_raw<SIZE> one;
-                                        sf_shared_load(from + e * CELL, one);
-                                        sf_store(here + e * SIZE, one);
-                                }
-        }
-}
-SF_DEVICE void sf_store_span(const sf_span &s)
-{
-        enum { SIZE = SF_OUT_SIZE, EACH = SF_Y_UNIT == 1 ? 16 / SIZE : 1 };
-        const int other = s.shift - sf_shift_of<SIZE, SF_Y_UNIT>(s.y);
-        if (other & (EACH - 1))
-                sf_store_vectors<1>(s);
-        else
-                sf_store_vectors<EACH>(s);
-}
-#endif
-
-/* Where the offset of segment k is. They are contiguous. Only their low 32 bits are loaded: offsets are
- * compared within a span. */
+/* Where the offset of segment k is. They are contiguous. Only their low 32 bits are loaded: within
+ * a span no more are needed. */
 enum { OFFSET = SF_BACKWARDS ? -(SF_WIDE ? 8 : 4) : SF_WIDE ? 8 : 4 };
 SF_DEVICE const char *sf_offset_at(const sf_params &p, sf_i64 k)
 {
@@ -180,47 +74,7 @@ SF_DEVICE sf_u32 sf_in_span(const sf_params &p, const sf_span &s, const sf_raw<4
         return (SF_BACKWARDS ? (sf_u32)p.n - low.w[0] : low.w[0]) - (sf_u32)s.first;
 }
 
-#if SF_FOLDS
-/* Stores the totals of segments that end in the span, and those of empty ones that begin there. */
-SF_DEVICE void sf_store_entries(const sf_params &p, const sf_span &s)
-{
-        const sf_result none = sf_result_of(p, sf_answered(p, sf_identity(p), 0), sf_results());
-        /* No entries before the first segment and after the last one. */
-        const sf_i64 ended = s.past - s.tells, from = s.open < 0 ? 0 : s.open;
-        const sf_i64 past = ended < p.segments ? ended : p.segments;
-        const sf_i64 k = from + sf_thread();
-        const char *at = sf_offset_at(p, k);
-        char *to = s.y + k * p.sy;
-        bool open = k < s.k; /* it is not empty, even if it has 2^32 elements */
-        enum { SOME = BATCH / 2, NEXT = SOME * SF_THREADS };
-#pragma unroll 1
-        for (sf_i64 left = past - k; left > 0; left -= NEXT) {
-                const int few = left < NEXT ? (int)left : NEXT;
-                sf_raw<4> low[SOME], next[SOME];
-#pragma unroll
-                for (int j = 0; j < SOME; j++)
-                        if (j * SF_THREADS < few) {
-                                sf_load(at + j * SF_THREADS * OFFSET, low[j]);
-                                sf_load(at + (j * SF_THREADS + 1) * OFFSET, next[j]);
-                        }
-                at += NEXT * OFFSET;
-#pragma unroll
-                for (int j = 0; j < SOME; j++)
-                        if (j * SF_THREADS < few) {
-                                const sf_u32 end = sf_in_span(p, s, next[j]);
-                                if (low[j].w[0] == next[j].w[0] && !open)
-                                        sf_store(to, none);
-                                else if (end - 1 < (sf_u32)s.count) {
-                                        sf_result r;
-                                        sf_shared_load(sf_cell(s, (int)end - 1), r);
-                                        sf_store(to, r);
-                                }
-                                to += SF_THREADS * p.sy;
-                                open = false;
-                        }
-        }
-}
-#endif
+#include "segments_cells.cuh"
 
 /* ------------------------------------------------------------------------------------------------
  * Rows
@@ -230,39 +84,33 @@ SF_DEVICE void sf_store_entries(const sf_params &p, const sf_span &s)
 SF_DEVICE void sf_clear_flags()
 {
         sf_raw<16> none;
-        none.w[0] = none.w[1] = none.w[2] = none.w[3] = 0;
+        sf_clear(none);
 #pragma unroll
         for (int i = 0; i < FLAGS; i += SF_THREADS * 16)
                 if (i + sf_thread() * 16 < FLAGS)
                         sf_shared_store(sf_flags() + i + sf_thread() * 16, none);
 }
-/* Sets those of the segments that begin in the span. */
-template <int COUNT> SF_DEVICE void sf_set_some(const sf_params &p, const sf_span &s,
-                                                const char *from, int left)
-{
-        sf_raw<4> low[COUNT];
-#pragma unroll
-        for (int j = 0; j < COUNT; j++)
-                if (j * SF_THREADS < left)
-                        sf_load(from + j * SF_THREADS * OFFSET, low[j]);
-#pragma unroll
-        for (int j = 0; j < COUNT; j++) {
-                const sf_u32 at = sf_in_span(p, s, low[j]);
-                if (j * SF_THREADS < left && at - 1 < (sf_u32)s.count - 1)
-                        sf_flags()[at] = 1;
-        }
-}
+/* Sets those of the segments that begin in the span; the first position needs none. */
 SF_DEVICE void sf_set_flags(const sf_params &p, const sf_span &s)
 {
-        const int thread = sf_thread();
-        const char *from = sf_offset_at(p, s.k + thread);
-        sf_i64 left = s.past - s.k;
-        if (left <= SF_THREADS)
-                return sf_set_some<1>(p, s, from, (int)left - thread);
+        enum { SOME = 4, NEXT = SOME * SF_THREADS }; /* a thread loads SOME at once */
+        const char *from = sf_offset_at(p, s.k + sf_thread());
 #pragma unroll 1
-        for (; left > 0; left -= BATCH * SF_THREADS, from += BATCH * SF_THREADS * OFFSET) {
-                const int few = left < BATCH * SF_THREADS ? (int)left : BATCH * SF_THREADS;
-                sf_set_some<BATCH>(p, s, from, few - thread);
+        for (sf_i64 left = s.past - s.k - sf_thread(); left > 0; left -= NEXT) {
+                const int few = left < NEXT ? (int)left : NEXT;
+                sf_raw<4> low[SOME];
+#pragma unroll
+                for (int j = 0; j < SOME; j++)
+                        if (j * SF_THREADS < few)
+                                sf_load(from + j * SF_THREADS * OFFSET, low[j]);
+                from += NEXT * OFFSET;
+#pragma unroll
+                for (int j = 0; j < SOME; j++)
+                        if (j * SF_THREADS < few) {
+                                const sf_u32 at = sf_in_span(p, s, low[j]);
+                                if (at < (sf_u32)s.count)
+                                        sf_flags()[at] = 1;
+                        }
         }
 }
 /* The flags of ROW positions as bits. */
@@ -276,7 +124,6 @@ SF_DEVICE sf_u32 sf_heads_at(int position)
                 bits |= (r.w[w] * 0x01020408u >> 24 & 15) << 4 * w;
         return bits;
 }
-SF_DEVICE sf_u32 sf_bits_below(int n) { return n <= 0 ? 0 : n < 32 ? sf_below(n) : ~0u; }
 
 /* A thread's rows. Positions count from the thread's first. */
 struct sf_rows {
@@ -309,7 +156,7 @@ SF_DEVICE sf_rows sf_rows_of(const sf_span &s, int thread)
         const int begun = before ? near : warps ? far : 0, goes_on = heads ? own : begun;
         const int first = (begun - r.begin) & (ROW - 1);
         const bool later = !(heads & ((2u << first) - 1));
-        r.starts = (heads | (later ? 1u << first : 0)) & sf_bits_below(s.count - r.begin);
+        r.starts = (heads | (later ? 1u << first : 0)) & sf_up_to(s.count - r.begin);
         r.number = later && r.starts ? (r.begin + first - begun) / ROW : 0;
         r.leads = r.starts && (!thread || (later && !begun));
         const int after = (goes_on - r.begin) & (ROW - 1);
@@ -319,9 +166,10 @@ SF_DEVICE sf_rows sf_rows_of(const sf_span &s, int thread)
         return r;
 }
 
-/* Loads a row of at most N elements and combines them. In a fold the last becomes the total. number:
- * of its first element in its segment. */
-template <int N> SF_DEVICE void sf_load_row(const sf_params &p, const sf_span &s, int begin, int length, sf_i64 number, sf_acc (&v)[N])
+/* Loads a row of at most N elements and combines them. In a fold the last becomes the total.
+ * number: of its first element in its segment. */
+template <int N> SF_DEVICE void sf_load_row(const sf_params &p, const sf_span &s, int begin,
+                                            int length, sf_i64 number, sf_acc (&v)[N])
 {
         const sf_acc neutral = sf_neutral(p);
 #pragma unroll
@@ -359,7 +207,8 @@ template <int N> SF_DEVICE void sf_put_row(const sf_params &p, const sf_span &s,
 }
 
 /* Computes a row at which a segment begins. Returns its total if it is full. */
-template <int N> SF_DEVICE sf_acc sf_run_row(const sf_params &p, const sf_span &s, int begin, int length)
+template <int N>
+SF_DEVICE sf_acc sf_run_row(const sf_params &p, const sf_span &s, int begin, int length)
 {
         sf_acc v[N];
         sf_load_row(p, s, begin, length, 0, v);
@@ -503,11 +352,7 @@ SF_DEVICE void sf_run_span(const sf_params &p, const sf_span &s)
                 sf_put_row(p, s, r.begin + start, length, total, v, before);
         }
         sf_sync_block();
-#if SF_FOLDS
-        sf_store_entries(p, s);
-#else
-        sf_store_span(s);
-#endif
+        sf_store_span(p, s);
 }
 
 /* Where a window's span begins. */
@@ -566,14 +411,14 @@ SF_DEVICE void sf_find_spans(const sf_params &p)
                 last.k = to.k;
                 last.open = to.k - 1;
                 sf_place_span(line, last, to.first - last.first);
-                desk.each[0].span = last;
+                desk.span[0] = last;
                 desk.spans = 2;
                 s.past = to.k - 1;
                 s.tells = s.alone = false;
                 rest = last.first - s.first;
         }
         sf_place_span(line, s, rest);
-        desk.each[desk.spans - 1].span = s;
+        desk.span[desk.spans - 1] = s;
         /* No fold has an entry for what comes after the last segment. */
         if (SF_FOLDS && from.k > p.segments)
                 desk.spans = 0;
@@ -595,7 +440,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_clear_flags();
                         sf_sync_block();
                 }
-                const sf_span s = desk.each[k].span;
+                const sf_span s = desk.span[k];
                 sf_run_span(p, s);
         }
 }

@@ -247,8 +247,6 @@ SF_DEVICE bool sf_run_some(const sf_params &p, sf_course &c, sf_span &s, sf_i64 
         sf_await(s);
         if (SF_ROW > 4 && !sf_ballot(row.length > 4))
                 sf_run_rows<4>(p, c, s, row, last);
-        else if (SF_ROW > 8 && !sf_ballot(row.length > 8))
-                sf_run_rows<8>(p, c, s, row, last);
         else
                 sf_run_rows<SF_ROW>(p, c, s, row, last);
         sf_sync_warp();

@@ -153,52 +153,28 @@ SF_DEVICE sf_acc sf_fold_tile(const sf_params &p, const sf_line &line, sf_share 
 
 #if SF_FOLDS
 /* ------------------------------------------------------------------------------------------------
- * Folds. Of 32 tiles, the one that is the last to finish folds their totals; of 32 such totals, the
- * last does likewise, and so on.
+ * Folds
  *
  * scratch: the mark; for each line and level a total for each slot; for each line how many tiles
  * are done, in slots of their own; the table.
  * ---------------------------------------------------------------------------------------------- */
 
-/* A warp publishes the total of its tile. Returns whether it has that of the segment then, which
- * all its lanes have. */
-SF_DEVICE bool sf_join_tiles(const sf_params &p, const sf_share &s, const sf_heap &heap,
-                             sf_u64 *done, sf_i64 tiles, sf_acc &total, int lane)
+/* Folds the totals of `count` tiles on a level, from number `first` on. All lanes get the total. */
+SF_DEVICE sf_acc sf_fold_tiles(const sf_params &p, const sf_heap &heap, int level, sf_i64 first,
+                               int count, int lane)
 {
-        sf_i64 number = s.tile.number;
-#pragma unroll 1
-        for (int level = 0; tiles > 1; level++) {
-                const sf_i64 first = number & ~(sf_i64)31, left = tiles - first;
-                const int count = left < 32 ? (int)left : 32;
-                if (count > 1) {
-                        int last = 0;
-                        if (!lane) {
-                                sf_publish<1>(sf_heap_words(p, heap, level, number << 5 * level),
-                                              total, heap.mark);
-                                /* On a level, a group of several has more than 32^level tiles, so
-                                 * these slots are its segment's own. */
-                                last = (sf_i64)sf_ticket(done + (first << 5 * level) + level) + 1 ==
-                                       count;
-                        }
-                        if (!::sf_shuffle(last, 0))
-                                return false;
-                        total = sf_neutral(p);
-                        if (lane < count) {
-                                sf_look look;
-                                look.words = sf_heap_words(p, heap, level,
-                                                           (first + lane) << 5 * level);
-                                sf_look_once(look, heap.mark);
-                                total = sf_found(p, look, heap.mark);
-                        }
-                        sf_sync_warp();
-#pragma unroll
-                        for (int b = 1; b < 32; b *= 2)
-                                total = sf_joined(total, sf_shuffle(total, lane ^ b), lane & b);
-                }
-                number >>= 5;
-                tiles = (tiles + 31) >> 5;
+        sf_acc total = sf_neutral(p);
+        if (lane < count) {
+                sf_look look;
+                look.words = sf_heap_words(p, heap, level, first + ((sf_i64)lane << 5 * level));
+                sf_look_once(look, heap.mark);
+                total = sf_found(p, look, heap.mark);
         }
-        return true;
+        sf_sync_warp();
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                total = sf_joined(total, sf_shuffle(total, lane ^ b), lane & b);
+        return total;
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -221,8 +197,17 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 return;
         }
         sf_acc total = sf_fold_tile(p, line, s, warp, lane);
-        if (first && sf_join_tiles(p, s, sf_heap_of(p, s, mark), words + p.number[1] - all + s.slot,
-                                   (s.tile.length + TILE - 1) / TILE, total, lane) &&
+        if (!first)
+                return;
+        const sf_heap heap = sf_heap_of(p, s, mark);
+        const auto tell = [&](int level, sf_i64 tile) {
+                if (!lane)
+                        sf_publish<1>(sf_heap_words(p, heap, level, tile), total, mark);
+        };
+        const auto fold = [&](int level, sf_i64 tile, int count) {
+                total = sf_fold_tiles(p, heap, level, tile, count, lane);
+        };
+        if (sf_join_tiles(s.tile, TILE, words + p.number[1] - all + s.slot, lane, tell, fold) &&
             !lane)
                 sf_store_entry(p, line, s.tile.segment, total);
 }

@@ -1,7 +1,8 @@
 /*
- * segments_windows.cuh: where the spans of windows begin (segments_blocks.cuh). A window is number[1]
- * positions. For each, and for the end of the last one: the first segment that begins in it or after
- * it; where the first chunk begins that begins there; which chunk of the segment before that is, or 0.
+ * segments_windows.cuh: where the spans of windows begin (segments_blocks.cuh). A window is
+ * number[1] positions. For each, and for the end of the last one: the first segment that begins in
+ * it or after it; where the first chunk begins that begins there; which chunk of the segment before
+ * that is, or 0.
  *
  * number[0]: windows, and one. number[2]: where the table begins in scratch, in words.
  */
