@@ -96,7 +96,7 @@ static void put_table(const sf_step *s, bool windows, int64_t slots, int64_t at,
         spec->threads = 256;
         spec->items = spec->width = 1;
         spec->extra[SF_CUDA_NSEQ] = 1;
-        spec->extra[SF_CUDA_RESIDENT] = 8;
+        spec->extra[SF_CUDA_RESIDENT] = windows ? 4 : 8; /* registers: more for windows */
         spec->extra[SEGMENTS_TABLE_WIDE] = s->segments.wide;
         spec->extra[SEGMENTS_TABLE_BACKWARDS] = s->reverse;
         spec->extra[SEGMENTS_TABLE_WINDOWS] = windows;
@@ -268,8 +268,7 @@ static sf_status plan_blocks(const sf_context *ctx, const sf_step *s, const sf_c
         tile.elements = (int32_t)elements_of(s, &tile);
         put_table(s, true, windows + 1, at, (int64_t)tile.threads * tile.elements, 0,
                   &plan->launch[0]);
-        tile.threads += 32;       /* as the kernel has it: rows of a warp more than a chunk's */
-        tile.resident += s->fold; /* which takes fewer registers */
+        tile.threads += 32; /* as the kernel has it: rows of a warp more than a chunk's */
         draft d = draft_segments(s, l, &tile, 1, cell, &plan->launch[1]);
         d.launch->spec.extra[SEGMENTS_BLOCKS] = 1;
         d.p.units = s->batch;

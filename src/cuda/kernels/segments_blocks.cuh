@@ -90,7 +90,8 @@ SF_DEVICE void sf_clear_flags()
                 if (i + sf_thread() * 16 < FLAGS)
                         sf_shared_store(sf_flags() + i + sf_thread() * 16, none);
 }
-/* Sets those of the segments that begin in the span; the first position needs none. */
+/* Sets those of the segments that begin in the span; of several at one position the last does, so
+ * that no two threads write the same byte. */
 SF_DEVICE void sf_set_flags(const sf_params &p, const sf_span &s)
 {
         enum { SOME = 4, NEXT = SOME * SF_THREADS }; /* a thread loads SOME at once */
@@ -98,17 +99,22 @@ SF_DEVICE void sf_set_flags(const sf_params &p, const sf_span &s)
 #pragma unroll 1
         for (sf_i64 left = s.past - s.k - sf_thread(); left > 0; left -= NEXT) {
                 const int few = left < NEXT ? (int)left : NEXT;
-                sf_raw<4> low[SOME];
+                sf_raw<4> low[SOME], next[SOME];
 #pragma unroll
-                for (int j = 0; j < SOME; j++)
+                for (int j = 0; j < SOME; j++) {
                         if (j * SF_THREADS < few)
                                 sf_load(from + j * SF_THREADS * OFFSET, low[j]);
+                        if (j * SF_THREADS + 1 < few)
+                                sf_load(from + (j * SF_THREADS + 1) * OFFSET, next[j]);
+                }
                 from += NEXT * OFFSET;
 #pragma unroll
                 for (int j = 0; j < SOME; j++)
                         if (j * SF_THREADS < few) {
                                 const sf_u32 at = sf_in_span(p, s, low[j]);
-                                if (at < (sf_u32)s.count)
+                                const bool last = j * SF_THREADS + 1 >= few ||
+                                                  next[j].w[0] != low[j].w[0];
+                                if (last && at < (sf_u32)s.count)
                                         sf_flags()[at] = 1;
                         }
         }
@@ -195,6 +201,7 @@ template <int N> SF_DEVICE void sf_put_row(const sf_params &p, const sf_span &s,
                                 sf_result_of(p, sf_answered(p, total, 0), sf_results()));
         (void)v, (void)before;
 #else
+        begin = sf_anew(begin); /* else the addresses of the elements would be kept in registers */
 #pragma unroll
         for (int i = 0; i < N; i++) {
                 const sf_acc own = SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i];
@@ -440,7 +447,6 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_clear_flags();
                         sf_sync_block();
                 }
-                const sf_span s = desk.span[k];
-                sf_run_span(p, s);
+                sf_run_span(p, desk.span[k]);
         }
 }
