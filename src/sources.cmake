@@ -43,8 +43,14 @@ list(FILTER SCANFOLD_KERNEL_SOURCES INCLUDE REGEX "cpu/(isa|reals)_")
 set(SCANFOLD_LOOP_SOURCES ${SCANFOLD_SOURCES})
 list(FILTER SCANFOLD_LOOP_SOURCES INCLUDE REGEX "cpu/map_")
 
-# The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile.
+# The kernels spell out what they want unrolled; beyond that -O3 only makes them longer to compile. Nothing is thrown through them, so they need no
+# tables of how to unwind: a debugger has those of -g.
 set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-asynchronous-unwind-tables)
+# Loops begin at addresses that suit the processor; what is only jumped to need not.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set_property(SOURCE ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-falign-jumps=1> $<$<CONFIG:Release>:-falign-labels=1>)
+endif()
 # Portable kernels are there for when there are no others: what makes them smaller counts for more than the tenth that
 # this costs sums of short odd rows and of three columns. (-fno-tree-pre, which is as tempting, costs all scans a tenth.)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")

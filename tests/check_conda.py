@@ -54,8 +54,8 @@ def main():
         with open(os.path.join(ROOT, "packaging", "conda", "recipe.yaml")) as file:
             recipe = file.read().replace("path: ../..", f"path: {ROOT}")
         if os.environ.get("QUICK"):
-            quick = " ".join(f"-C cmake.define.SCANFOLD_PORTABLE_{option}=ON" for option in ("ONLY", "QUICK"))
-            recipe = recipe.replace("--no-build-isolation", "--no-build-isolation " + quick)
+            quick = "-C cmake.define.SCANFOLD_PORTABLE_ONLY=ON -C cmake.define.SCANFOLD_QUICK=portable"
+            recipe = recipe.replace("--no-build-isolation", "--no-build-isolation " + quick).replace("(avx2.*avx512|neon)", "")
         with open(os.path.join(folder, "recipe.yaml"), "w") as file:
             file.write(recipe)
         build(os.path.join(folder, "recipe.yaml"), output, test="native")

@@ -23,6 +23,7 @@ libdir=$(dirname "$(find "$work/tree" -name libscanfold.so)")
 export LD_LIBRARY_PATH="$libdir" PKG_CONFIG_LIBDIR="$libdir/pkgconfig"
 [ "$("$work/tree/usr/bin/scanfold" --version)" = "scanfold $version" ] || fail "scanfold --version"
 "$work/tree/usr/bin/scanfold" info | grep -q '(chosen)' || fail "scanfold info names no instruction set"
+"$here/check_travels.sh" "$work/tree/usr/bin/scanfold"
 [ -e "$work/tree/usr/share/man/man1/scanfold.1.gz" ] || fail "no manual page"
 readelf -d "$work/tree/usr/bin/scanfold" | grep -q 'R.*PATH' && fail "scanfold has a run path"
 sed -n '/^## In C$/,/^## /{/^```c$/,/^```$/p}' "$here/../README.md" | grep -v '^```' > "$work/app.c"

@@ -11,13 +11,13 @@ folder=$(cd "$folder" && pwd)
 cd "$root"
 fail() { echo "check_wheel: $1" >&2; exit 1; }
 "$python" -m build --no-isolation --sdist --outdir "$folder" .
-# The wheel is built of what the source distribution has, as far from its sources as build/gcc is from these: where that was compiled with ccache, the
-# kernels are there already. Elsewhere one instruction set, not optimised, is enough to see that the parts are all there.
+# The wheel is built of what the source distribution has, as far from its sources as build/gcc is from these and by the same make: where that was compiled with
+# ccache, all is there already. Elsewhere one instruction set, not optimised, is enough to see that the parts are all there.
 mkdir "$folder/tree"
 tar xzf "$folder"/*.tar.gz -C "$folder/tree" --strip-components=1
 set -- -C cmake.define.SCANFOLD_PORTABLE_ONLY=ON -C cmake.build-type=Debug -C cmake.define.CMAKE_C_FLAGS_DEBUG=-O0
-[ -z "${CMAKE_C_COMPILER_LAUNCHER:-}" ] || set -- -C cmake.define.SCANFOLD_WERROR=ON
-CC=${CC:-cc} "$python" -m build --no-isolation --wheel --outdir "$folder" -C build-dir="$folder/tree/build/wheel" "$@" "$folder/tree"
+[ -z "${CMAKE_C_COMPILER_LAUNCHER:-}" ] || set -- -C cmake.define.SCANFOLD_WERROR=ON -C cmake.define.SCANFOLD_NATIVE=OFF
+CC=${CC:-cc} CMAKE_GENERATOR="Unix Makefiles" "$python" -m build --no-isolation --wheel --outdir "$folder" -C build-dir="$folder/tree/build/wheel" "$@" "$folder/tree"
 cd "$folder"
 # Sources, and nothing that was built from them or beside them.
 junk=$(tar tzf ./*.tar.gz | grep -v -E '^[^/]*/((cli|cmake|include|python|src)/|[^/]*$)' || true)
@@ -50,8 +50,18 @@ print("scanfold", scanfold.__version__, "from", scanfold.__file__)
 numpy.save("x.npy", x)
 END
 
-# The command line by its name, and as a module.
 bin=$(cd clean/bin && pwd)
+# This wheel could travel. What pip builds without being told is for this machine: its best instruction set, and portable kernels in a hurry.
+if [ -n "${CMAKE_C_COMPILER_LAUNCHER:-}" ]; then
+        "$root/tests/check_travels.sh" "$bin/scanfold"
+        grep -q '^SCANFOLD_NATIVE = "ON"' "$folder/tree/pyproject.toml" || fail "pip builds for other machines too"
+        cmake -S "$folder/tree" -B native -DSCANFOLD_NATIVE=ON > native.log || fail "SCANFOLD_NATIVE: $(cat native.log)"
+        best=$("$bin/scanfold" info | sed -n 's/^instructions.* \([a-z0-9]*\) (chosen).*/\1/p')
+        built=$(find native -name build.make -exec grep -h -o 'cpu/isa_[a-z0-9]*\.c\.o:' {} + | sed 's/.*isa_//; s/\..*//' | sort -u | tr '\n' ' ')
+        [ "$built" = "$(printf '%s\n' portable "$best" | sort -u | tr '\n' ' ')" ] || fail "SCANFOLD_NATIVE builds kernels for: $built; this machine has $best"
+fi
+
+# The command line by its name, and as a module.
 version=$("$bin/python" -c 'import scanfold; print(scanfold.__version__)')
 # shellcheck disable=SC2086 # one of the two is three words
 for program in "$bin/scanfold" "$bin/python -m scanfold"; do

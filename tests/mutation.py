@@ -146,7 +146,7 @@ def main():
     copy()
     compiler = shutil.which("clang") or shutil.which("cc")
     must(["cmake", "-S", COPY, "-B", BUILD, "-DSCANFOLD_CLI=OFF", "-DSCANFOLD_EXAMPLES=OFF", "-DSCANFOLD_MPI=OFF", "-DSCANFOLD_PORTABLE_ONLY=ON",
-          "-DSCANFOLD_QUICK=portable", "-DSCANFOLD_WERROR=ON", "-DSCANFOLD_PYTHON=ON",
+          "-DSCANFOLD_QUICK=portable", "-DSCANFOLD_WERROR=ON", "-DSCANFOLD_TEST_EVERY=60", "-DSCANFOLD_PYTHON=ON",
           "-DSCANFOLD_HOST_SANITIZE=OFF", f"-DCMAKE_C_COMPILER={compiler}", f"-DPython3_EXECUTABLE={python}",
           f"-DCMAKE_C_COMPILER_LAUNCHER={shutil.which('ccache') or ''}"])
     if not build(sorted({target(m.test) for m in chosen})):

@@ -43,14 +43,17 @@ static void fill_gates(int dt, int64_t count, uint64_t seed, void *to)
 
 static void check_form(const form *f, uint64_t seed)
 {
+        static region memory[5];
         const int64_t *n = f->shape, all = n[0] * n[1] * n[2];
         int64_t a_shape[3], turned[3] = {n[1] * n[2], 1, n[1]};
         for (int d = 0; d < 3; d++)
                 a_shape[d] = f->a_axes >> d & 1 ? n[d] : 1;
-        char *a = malloc((size_t)all * 8), *b = malloc((size_t)all * 8), *right = malloc((size_t)all * 8), *y = malloc((size_t)all * 8);
-        uint8_t *m = malloc((size_t)all);
-        CHECK(a && b && right && y && m, "memory");
-        fill_gates(f->dt_a, all, seed, a);
+        const int64_t gates = a_shape[0] * a_shape[1] * a_shape[2];
+        const int guard = f->reverse ? GUARD_BEFORE : GUARD_AFTER; /* where lines end */
+        char *a = region_place(&memory[0], (size_t)(gates * dts[f->dt_a].size), guard, 0), *b = region_place(&memory[1], (size_t)(all * dts[f->dt_b].size), guard, 0);
+        char *right = region_place(&memory[2], (size_t)(all * dts[f->dt_out].size), guard, 0), *y = region_place(&memory[3], (size_t)(all * dts[f->dt_out].size), guard, 0);
+        uint8_t *m = (uint8_t *)region_place(&memory[4], (size_t)all, guard, 0);
+        fill_gates(f->dt_a, gates, seed, a);
         fill(f->dt_b, FILL_finite, false, seed + 1, all, b);
         for (int64_t i = 0; i < all; i++)
                 m[i] = hash(seed + 2 + (uint64_t)i) % 4 != 0;
@@ -82,7 +85,6 @@ static void check_form(const form *f, uint64_t seed)
                         break;
                 }
         }
-        free(a), free(b), free(right), free(y), free(m);
 }
 
 static void against_the_reference(long every)
@@ -262,8 +264,8 @@ static void beyond(limit kind, int64_t n, float *a, float *b)
 {
         const int64_t small = kind == LARGE_NUMBER ? 2 : kind == LARGE_GATE_BEFORE ? 128 : 0; /* where gates of 2^-64 and 2^-63 are */
         for (int64_t i = 0; i < n; i++) {
-                a[i] = i < small + 5 ? 1 : 0x1p-10f;
-                b[i] = i < small + 5 ? 0x1p-20f : 1;
+                a[i] = i < small + 3 ? 1 : 0x1p-10f;
+                b[i] = i < small + 3 ? 0x1p-20f : 1;
         }
         a[small] = 0x1p-64f;
         a[small + 1] = 0x1p-63f;
@@ -272,19 +274,18 @@ static void beyond(limit kind, int64_t n, float *a, float *b)
                 b[1] = 0x1p-44f + 0x1p-67f;
                 a[2] = 0x1p74f;
                 b[2] = -0x1p30f;
-                b[3] = b[4] = 0x1p-43f;
         } else if (kind == LARGE_NUMBER) {
                 a[0] = 0x1p-20f;
                 b[1] = 0x1p100f;
         } else if (kind == LARGE_GATE_BEFORE) {
-                for (int64_t i = 0; i < small + 5; i++)
+                for (int64_t i = 0; i < small + 3; i++)
                         b[i] = 0x1p-40f;
                 a[0] = 0x1p-40f;
                 a[small - 1] = 0x1p70f;
         }
 }
 
-/* Numbers of 2^30 to a total of 2^50, then 64 positions with gates of 2^-60 and 2^-57. A sixteenth of
+/* Numbers of 2^30 to a total of 2^50, then 64 positions with gates of 2^-60 and nearly 2^-56. A sixteenth of
  * the line is far enough from its end for the last gate that is looked at. */
 static void beyond_total(int64_t n, float *a, float *b)
 {
@@ -295,7 +296,7 @@ static void beyond_total(int64_t n, float *a, float *b)
         }
         a[0] = a[n / 16 * 15] = 0x1p-126f;
         a[block] = 0x1p-60f;
-        a[block + 63] = 0x1p-57f;
+        a[block + 63] = 0x1.fp-57f;
 }
 
 static void beyond_limits(void)

@@ -113,17 +113,17 @@ SF_INLINE uint64_t O(in_use)(uint64_t tiles)
 #ifdef K_TOTALS
 /* Adds a vector of elements to sums: elements at even and at odd places separately, in lanes twice
  * as wide. Counts need only lanes of their own width. */
-enum { O(sums) = K_CONVERT == K_NONZERO ? 1 : 2 };
-#if K_CONVERT == K_NONZERO
+enum { O(sums) = K_CONVERT == K_NONZERO || K_CONVERT == K_FROM_TRUTH ? 1 : 2 };
+#if K_CONVERT == K_NONZERO || K_CONVERT == K_FROM_TRUTH
 typedef K_CAT(K_CAT(uint, K_CAT(K_BITS_OF_, K_SIZE)), _t) O(wide);
 #else
 typedef K_TWICE O(wide);
 #endif
 SF_INLINE void O(add_wide)(v_u64 v, v_u64 asked, v_u64 *sum)
 {
-#if K_CONVERT == K_NONZERO
+#if K_CONVERT == K_NONZERO || K_CONVERT == K_FROM_TRUTH
         typedef K_CAT(K_UNSIGNED_, K_SIZE) lanes;
-        const lanes some = (lanes)(v & asked);
+        const lanes some = (lanes)(K_CONVERT == K_NONZERO ? v & asked : v);
         sum[0] = (v_u64)((lanes)sum[0] - (lanes)(some != 0));
 #else
         const uint64_t low = ~(uint64_t)0 / (((uint64_t)1 << 8 * K_SIZE) + 1);

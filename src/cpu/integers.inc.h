@@ -75,12 +75,7 @@
 #include "cpu/type.inc.h"
 
 /* Counts elements that are not zero, of any type, by the size of elements. Only folds read them
- * from memory. */
-#define K_NAME nonzero_1
-#define K_STORAGE_BYTES 1
-#define K_CONVERT K_NONZERO
-#define K_LANE u64
-#include "cpu/type.inc.h"
+ * from memory. Of one byte, whose every bit counts, they are sums of bool. */
 #define K_NAME nonzero_2
 #define K_STORAGE_BYTES 2
 #define K_CONVERT K_NONZERO
@@ -109,5 +104,5 @@ static const sf_cpu_type integers[] = {
         {0, 0, NULL},
 };
 
-static const sf_cpu_kernels *const *const counts[] = {kernels_nonzero_1, kernels_nonzero_2,
+static const sf_cpu_kernels *const *const counts[] = {kernels_truth_u64, kernels_nonzero_2,
                                                       kernels_nonzero_4, kernels_nonzero_8};

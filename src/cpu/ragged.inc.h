@@ -235,10 +235,13 @@ static void O(scan_segments)(const sf_rows *job, const int32_t *bound, int64_t c
 }
 #endif
 
-#ifdef K_SHORT_ROWS
-#include "cpu/ragged_halves.inc.h"
-#else
-static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t count)
+/* The mean length below which that is better than by halves. */
+#ifndef K_TINY
+#define K_TINY 4
+#endif
+
+/* Folds many segments of a few elements, or of none: as many at a time as fit in one vector. */
+static V_APART void O(fold_tiny)(const sf_rows *job, const int32_t *bound, int64_t count)
 {
         sf_rows j = *job;
         const sf_carry *carry = j.carry;
@@ -273,4 +276,18 @@ static void O(fold_segments)(const sf_rows *job, const int32_t *bound, int64_t c
                 N(store_part)(j.y + first * K_OUT, O(lower)(v, &none), 0, (int)(next - first));
         }
 }
+
+#ifdef K_SHORT_ROWS
+#include "cpu/ragged_halves.inc.h"
 #endif
+
+static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t count)
+{
+#ifdef K_SHORT_ROWS
+        if (bound[count] - bound[0] >= K_TINY * count || j->n > SF_CPU_RAGGED_LONG * K_WIDTH) {
+                O(fold_halves)(j, bound, count);
+                return;
+        }
+#endif
+        O(fold_tiny)(j, bound, count);
+}

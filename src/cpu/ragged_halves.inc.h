@@ -90,7 +90,7 @@ static V_APART void O(halve_totals)(const O(halves) *h, const O(none) *none, con
         *total = v[0];
 }
 
-static void O(fold_segments)(const sf_rows *j, const int32_t *bound, int64_t count)
+static V_APART void O(fold_halves)(const sf_rows *j, const int32_t *bound, int64_t count)
 {
         const O(none) none = O(none_of)(j->identity, j->turn, j->beside);
         O(halves) h;

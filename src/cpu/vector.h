@@ -182,7 +182,7 @@ SF_INLINE v_u64 v_lanes_u64(const void *p)
 }
 #endif
 
-/* 1 to 8 bytes from p on. A memcpy of a variable size would be a function call. */
+/* 0 to 8 bytes from p on. A memcpy of a variable size would be a function call. */
 SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
 {
         uint32_t low4, high4;
@@ -192,8 +192,8 @@ SF_INLINE uint64_t v_bytes_part(const uint8_t *p, int count)
                 memcpy(&high4, p + count - 4, 4);
                 return low4 | (uint64_t)high4 << 8 * (count - 4);
         }
-        if (count == 1)
-                return *p;
+        if (count < 2)
+                return count ? *p : 0;
         memcpy(&low2, p, 2);
         memcpy(&high2, p + count - 2, 2);
         return low2 | (uint64_t)high2 << 8 * (count - 2);
