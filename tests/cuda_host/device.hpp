@@ -9,6 +9,9 @@
 #include <cstring>
 
 #define SF_HOST 1
+/* Of segments_bounds.cuh. A try takes far longer than on a device. */
+#define PATIENCE (1 << 15)
+#define NOW_AND_THEN 64
 #define SF_DEVICE static inline __attribute__((always_inline))
 #define SF_DEVICE_MEMBER static inline __attribute__((always_inline))
 #define SF_DEVICE_METHOD inline

@@ -248,8 +248,8 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
  * there, and gives up. So a launch does not wait that long for each of many totals. */
 #ifndef PATIENCE /* tests/cuda_host has less */
 #define PATIENCE (1 << 20)
-#endif
 #define NOW_AND_THEN 1024
+#endif
 
 /* A window, and the mark of what is published. */
 struct sf_place {
