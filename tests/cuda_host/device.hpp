@@ -275,6 +275,8 @@ template <int BYTES> static inline void sf_shared_glance(const unsigned char *p,
         exec_glance(r.w, p, BYTES, used);
 }
 
+static inline void sf_shared_mark(unsigned char *p) { exec_mark(p); }
+
 template <int BYTES> static inline void sf_copy_async(unsigned char *shared, const char *p)
 {
         static_assert(BYTES <= 16 && !(BYTES & (BYTES - 1)), "no instruction copies so many bytes");

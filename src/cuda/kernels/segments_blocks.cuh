@@ -10,6 +10,10 @@
  * positions t * SF_LEAF and up. All of them begin a segment, but the first: it may be one of a
  * segment that began earlier. So the rows of a segment are those of neighbouring threads.
  *
+ * A thread computes rows that lie in its positions together, in registers: a loop over them would
+ * read and write cells where random banks collide. A row that ends in the next thread's positions,
+ * and one that has something to its left, is computed by itself.
+ *
  * Rows are numbered in their chunk. A full row whose number ends in k one bits holds the total of
  * the 2^k rows that end with it; what comes before row m is one such total for each bit set in m,
  * just as it is with chunks (segments_bounds.cuh).
@@ -23,7 +27,9 @@ enum {
         ROOM = SF_THREADS * ROW,
         CELL = SF_CELL,
         FLAGS = ROOM + SF_BLOCK_PAST,
+        ROW_LOG = ROW == 16 ? 4 : ROW == 8 ? 3 : 2,
 };
+static_assert(ROW == 1 << ROW_LOG, "numbers of elements in a row have so many bits");
 static_assert(!(CHUNK & (CHUNK - 1)) && CHUNK < ROOM, "a chunk is a power of two of rows");
 static_assert(ROW <= SF_BLOCK_PAST, "the flags of a row are loaded at once");
 static_assert(CELL >= SF_IN_SIZE && CELL >= SF_OUT_SIZE, "an element or a result");
@@ -80,57 +86,6 @@ SF_DEVICE sf_u32 sf_in_span(const sf_params &p, const sf_span &s, const sf_raw<4
  * Rows
  * ---------------------------------------------------------------------------------------------- */
 
-/* Clears the flags. */
-SF_DEVICE void sf_clear_flags()
-{
-        sf_raw<16> none;
-        sf_clear(none);
-#pragma unroll
-        for (int i = 0; i < FLAGS; i += SF_THREADS * 16)
-                if (i + sf_thread() * 16 < FLAGS)
-                        sf_shared_store(sf_flags() + i + sf_thread() * 16, none);
-}
-/* Sets those of the segments that begin in the span; of several at one position the last does, so
- * that no two threads write the same byte. */
-SF_DEVICE void sf_set_flags(const sf_params &p, const sf_span &s)
-{
-        enum { SOME = 4, NEXT = SOME * SF_THREADS }; /* a thread loads SOME at once */
-        const char *from = sf_offset_at(p, s.k + sf_thread());
-#pragma unroll 1
-        for (sf_i64 left = s.past - s.k - sf_thread(); left > 0; left -= NEXT) {
-                const int few = left < NEXT ? (int)left : NEXT;
-                sf_raw<4> low[SOME], next[SOME];
-#pragma unroll
-                for (int j = 0; j < SOME; j++) {
-                        if (j * SF_THREADS < few)
-                                sf_load(from + j * SF_THREADS * OFFSET, low[j]);
-                        if (j * SF_THREADS + 1 < few)
-                                sf_load(from + (j * SF_THREADS + 1) * OFFSET, next[j]);
-                }
-                from += NEXT * OFFSET;
-#pragma unroll
-                for (int j = 0; j < SOME; j++)
-                        if (j * SF_THREADS < few) {
-                                const sf_u32 at = sf_in_span(p, s, low[j]);
-                                const bool last = j * SF_THREADS + 1 >= few ||
-                                                  next[j].w[0] != low[j].w[0];
-                                if (last && at < (sf_u32)s.count)
-                                        sf_flags()[at] = 1;
-                        }
-        }
-}
-/* The flags of ROW positions as bits. */
-SF_DEVICE sf_u32 sf_heads_at(int position)
-{
-        sf_raw<ROW> r;
-        sf_u32 bits = 0;
-        sf_shared_load(sf_flags() + position, r);
-#pragma unroll
-        for (int w = 0; w < ROW / 4; w++)
-                bits |= (r.w[w] * 0x01020408u >> 24 & 15) << 4 * w;
-        return bits;
-}
-
 /* A thread's rows. Positions count from the thread's first. */
 struct sf_rows {
         int begin;      /* the thread's first position in the span */
@@ -174,14 +129,14 @@ SF_DEVICE sf_rows sf_rows_of(const sf_span &s, int thread)
 
 /* Loads a row of at most N elements and combines them. In a fold the last becomes the total.
  * number: of its first element in its segment. */
-template <int N> SF_DEVICE void sf_load_row(const sf_params &p, const sf_span &s, int begin,
-                                            int length, sf_i64 number, sf_acc (&v)[N])
+template <int N> SF_DEVICE void sf_load_row(const sf_params &p, const sf_cells &cells, int length,
+                                            sf_i64 number, sf_acc (&v)[N])
 {
         const sf_acc neutral = sf_neutral(p);
 #pragma unroll
         for (int i = 0; i < N; i++) {
                 sf_vector raw = sf_no_vector();
-                sf_shared_glance(sf_cell(s, begin + i), raw.x, i < length);
+                sf_shared_glance(sf_cell(cells, i), raw.x, i < length);
                 v[i] = sf_lifted(sf_read(p, raw), number + i);
                 if (SF_FOLDS)
                         v[i] = sf_choose(i < length, v[i], neutral);
@@ -191,23 +146,21 @@ template <int N> SF_DEVICE void sf_load_row(const sf_params &p, const sf_span &s
 }
 /* Puts a row's results into its cells: those of its elements, or in a fold its total into the last
  * one's. before: what is to the left of the row. */
-template <int N> SF_DEVICE void sf_put_row(const sf_params &p, const sf_span &s, int begin,
-                                           int length, sf_acc total,
-                                           const sf_acc (&v)[N], sf_acc before)
+template <int N> SF_DEVICE void sf_put_row(const sf_params &p, const sf_cells &cells, int length,
+                                           sf_acc total, const sf_acc (&v)[N], sf_acc before)
 {
 #if SF_FOLDS
         if (length > 0)
-                sf_shared_store(sf_cell(s, begin + length - 1),
+                sf_shared_store(sf_cell(cells, length - 1),
                                 sf_result_of(p, sf_answered(p, total, 0), sf_results()));
         (void)v, (void)before;
 #else
-        begin = sf_anew(begin); /* else the addresses of the elements would be kept in registers */
 #pragma unroll
         for (int i = 0; i < N; i++) {
                 const sf_acc own = SF_EXCLUSIVE ? (i ? v[i ? i - 1 : 0] : before) : v[i];
                 const sf_result r = sf_result_of(p, sf_answered(p, own, 0), sf_results());
                 if (i < length)
-                        sf_shared_store(sf_cell(s, begin + i), r);
+                        sf_shared_store(sf_cell(cells, i), r);
         }
         (void)total;
 #endif
@@ -215,38 +168,99 @@ template <int N> SF_DEVICE void sf_put_row(const sf_params &p, const sf_span &s,
 
 /* Computes a row at which a segment begins. Returns its total if it is full. */
 template <int N>
-SF_DEVICE sf_acc sf_run_row(const sf_params &p, const sf_span &s, int begin, int length)
+SF_DEVICE sf_acc sf_run_row(const sf_params &p, const sf_cells &cells, int length)
 {
         sf_acc v[N];
-        sf_load_row(p, s, begin, length, 0, v);
-        sf_put_row(p, s, begin, length, v[N - 1], v, sf_identity(p));
+        sf_load_row(p, cells, length, 0, v);
+        sf_put_row(p, cells, length, v[N - 1], v, sf_identity(p));
         return sf_settled(v[N - 1]);
 }
 
-/* Computes all of a thread's rows but the first one, from the last one on. Returns the last one's
- * total; end becomes the first row's. */
-SF_DEVICE sf_acc sf_run_others(const sf_params &p, const sf_span &s, const sf_rows &r, int &end)
+/* Combines the elements of several rows, for bit b of numbers. bit[b]: which elements have it in
+ * their number in their row. */
+SF_DEVICE void sf_combine_level(sf_acc (&v)[ROW], const sf_u32 (&bit)[ROW_LOG], int b)
 {
-        sf_u32 left = r.starts & (r.starts - 1);
-        sf_acc total = sf_neutral(p);
-        bool last = true;
-        end = r.end;
-        while (sf_ballot(left != 0)) {
-                const int start = left ? sf_highest(left) : 0, length = left ? end - start : 0;
-                enum { LITTLE = ROW / 4 < 2 ? 2 : ROW / 4 };
-                if (!sf_ballot(length > LITTLE))
-                        sf_run_row<LITTLE>(p, s, r.begin + start, length);
-                else {
-                        const sf_acc own = sf_run_row<ROW>(p, s, r.begin + start, length);
-                        total = sf_choose(left && last, own, total);
-                }
-                if (left) {
-                        last = false;
-                        end = start;
-                        left &= ~(1u << start);
-                }
+        sf_u32 full = ~bit[b]; /* those that the 2^b elements after them need */
+#pragma unroll
+        for (int lower = 0; lower < b; lower++)
+                full &= bit[lower];
+        sf_acc left = v[0];
+#pragma unroll
+        for (int i = 1; i < ROW; i++) {
+                left = b ? sf_choose(full >> (i - 1) & 1, v[i - 1], left) : v[i - 1];
+                v[i] = sf_choose(bit[b] >> i & 1, sf_combine(left, v[i]), v[i]);
         }
-        return total;
+}
+/* Puts the results of rows into cells. starts: where they begin; inside: their positions; ends:
+ * their last ones. */
+SF_DEVICE void sf_put_rows(const sf_params &p, const sf_cells &cells, const sf_acc (&v)[ROW],
+                           sf_u32 starts, sf_u32 inside, sf_u32 ends)
+{
+        const sf_acc identity = sf_identity(p);
+#pragma unroll
+        for (int i = 0; i < ROW; i++) {
+                const sf_acc before = sf_choose(starts >> i & 1, identity, v[i ? i - 1 : 0]);
+                const sf_result r = sf_result_of(
+                        p, sf_answered(p, SF_EXCLUSIVE ? before : v[i], 0), sf_results());
+                if ((SF_FOLDS ? ends : inside) >> i & 1)
+                        sf_shared_store(sf_cell(cells, i), r);
+        }
+        (void)identity, (void)inside, (void)ends;
+}
+/* Computes rows that begin in a thread's positions and end at `end`, at whose beginnings segments
+ * begin. Those that lie in its positions are computed together. Returns the last one's total if it
+ * is full. */
+SF_DEVICE sf_acc sf_run_rows(const sf_params &p, const sf_span &s, int begin, sf_u32 starts, int end)
+{
+        const int last = starts ? sf_highest(starts) : 0;
+        const bool over = starts && end > ROW;
+        const sf_u32 some = starts ? sf_below(over ? last : end) & ~sf_below(sf_lowest(starts)) : 0,
+                     goes_on = some & ~starts;
+        /* Numbers of at least `number` are counted up. */
+        sf_u32 bit[ROW_LOG] = {}, at_least = goes_on;
+#pragma unroll
+        for (int number = 1; number < ROW; number++, at_least = at_least << 1 & goes_on)
+#pragma unroll
+                for (int b = 0; b < ROW_LOG; b++)
+                        if (number % (1 << b) == 0)
+                                bit[b] ^= at_least;
+        const sf_cells cells = sf_cells_of(s, begin);
+        sf_acc v[ROW];
+#pragma unroll
+        for (int i = 0; i < ROW; i++) {
+                sf_vector raw = sf_no_vector();
+                int number = 0;
+#pragma unroll
+                for (int b = 0; b < ROW_LOG; b++)
+                        number |= (int)(bit[b] >> i & 1) << b;
+                sf_shared_glance(sf_cell(cells, i), raw.x, some >> i & 1);
+                v[i] = sf_lifted(sf_read(p, raw), number);
+        }
+        /* Elements; bits of numbers. A little row is not full. */
+        enum { LITTLE = ROW / 4 < 2 ? 2 : ROW / 4, FEW = 2 };
+        sf_u32 more = 0;
+#pragma unroll
+        for (int b = FEW; b < ROW_LOG; b++)
+                more |= bit[b];
+#pragma unroll
+        for (int b = 0; b < FEW; b++)
+                sf_combine_level(v, bit, b);
+        if (sf_ballot(more != 0))
+#pragma unroll
+                for (int b = FEW; b < ROW_LOG; b++)
+                        sf_combine_level(v, bit, b);
+        sf_put_rows(p, cells, v, starts, some, some & ~(goes_on >> 1));
+        const sf_acc total = sf_settled(v[ROW - 1]);
+        if (!sf_ballot(over))
+                return total;
+        const int length = over ? end - last : 0;
+        const sf_cells rest = sf_cells_of(s, begin + last);
+        const bool little = !sf_ballot(length > LITTLE);
+        if (little) {
+                sf_run_row<LITTLE>(p, rest, length);
+                return total;
+        }
+        return sf_choose(over, sf_run_row<ROW>(p, rest, length), total);
 }
 
 /* Makes totals of rows those of blocks of rows. number: of the thread's last row, whose total it
@@ -321,10 +335,12 @@ template <int N> SF_DEVICE void sf_take_rows(const sf_span &s, const sf_rows &r,
  * Spans
  * ---------------------------------------------------------------------------------------------- */
 
-/* The flags have been cleared. */
-SF_DEVICE void sf_run_span(const sf_params &p, const sf_span &s)
+/* The flags have been cleared. What is needed all the time is in registers: else it would be read
+ * again after whatever is stored. */
+SF_DEVICE void sf_run_span(const sf_params &p, const sf_span &shared)
 {
         sf_desk &desk = sf_the_desk();
+        const sf_span s = shared;
         const int thread = sf_thread(), lane = thread & 31, warp = thread / 32;
         {
                 sf_fetched f;
@@ -334,14 +350,25 @@ SF_DEVICE void sf_run_span(const sf_params &p, const sf_span &s)
         }
         sf_sync_block();
         const sf_rows r = sf_rows_of(s, thread);
-        int end;
-        sf_acc last = sf_run_others(p, s, r, end), v[ROW], before = sf_identity(p);
-        const int start = r.starts ? sf_lowest(r.starts) : 0, length = r.starts ? end - start : 0;
-        const bool single = !(r.starts & (r.starts - 1));
+        /* The first row is computed by itself if something is to its left. */
+        const sf_u32 others = r.starts & (r.starts - 1);
+        const bool single = !others, apart = r.number || (r.leads && s.number);
+        const int start = apart ? sf_lowest(r.starts) : 0,
+                  length = apart ? (single ? r.end : sf_lowest(others)) - start : 0;
+        const sf_cells cells = sf_cells_of(s, r.begin + start);
         const sf_i64 number = (sf_i64)r.number * ROW + (r.leads ? (sf_i64)s.number * CHUNK : 0);
-        sf_load_row(p, s, r.begin + start, length, number, v);
-        sf_acc total = sf_settled(v[ROW - 1]);
-        desk.total[thread] = single ? total : last;
+        sf_acc last = sf_run_rows(p, s, r.begin, apart ? others : r.starts, r.end);
+        sf_acc v[ROW], total = last, before = sf_identity(p);
+#pragma unroll
+        for (int i = 0; i < ROW; i++) /* see segments_cells.cuh */
+                v[i] = before;
+        const bool some = sf_ballot(apart);
+        if (some) {
+                sf_load_row(p, cells, length, number, v);
+                total = sf_settled(v[ROW - 1]);
+                last = sf_choose(apart && single, total, last);
+        }
+        desk.total[thread] = last;
         const sf_u32 bits = sf_all_bits(single && r.starts ? (sf_u32)r.number : 0);
         if (!lane)
                 desk.bits[warp] = bits;
@@ -350,16 +377,17 @@ SF_DEVICE void sf_run_span(const sf_params &p, const sf_span &s)
                      sf_all_bits(lane < WARPS ? desk.bits[lane] : 0), thread);
         if (s.number || s.tells) {
                 if (!warp)
-                        sf_meet_chunks(p, s, lane);
+                        sf_meet_chunks(p, shared, lane);
                 if (s.number)
                         sf_sync_block();
         }
-        if (!(SF_FOLDS && s.alone && s.tells)) {
+        if (some && !(SF_FOLDS && s.alone && s.tells)) {
                 sf_take_rows(s, r, thread, v, total, before);
-                sf_put_row(p, s, r.begin + start, length, total, v, before);
+                sf_put_row(p, cells, length, total, v, before);
         }
         sf_sync_block();
-        sf_store_span(p, s);
+        const sf_span again = shared;
+        sf_store_span(p, again);
 }
 
 /* Where a window's span begins. */
