@@ -35,6 +35,9 @@ typedef struct given {
         char text[160];
 } given;
 
+/* The kinds that are drawn; and one of few elements a segment, some of which have a large part of all. */
+enum { KINDS = 8, LONG_AMONG_EMPTY = KINDS };
+
 static int64_t length_of(dice *d, int kind, int64_t n)
 {
         switch (kind) {
@@ -45,14 +48,14 @@ static int64_t length_of(dice *d, int kind, int64_t n)
         case 4: return roll(d, 8) ? roll(d, 12) : roll(d, n + 1);
         case 5: return roll(d, 200);
         case 6: return n;
-        default: return roll(d, 2) ? roll(d, 33) : roll(d, 700);
+        case 7: return roll(d, 2) ? roll(d, 33) : roll(d, 700);
+        default: return roll(d, 400) ? !roll(d, 3) : roll(d, n); /* LONG_AMONG_EMPTY */
         }
 }
 
 /* Lengths of this kind until the axis is full, or not quite. */
-static void partition(given *g, dice *d)
+static void partition(given *g, dice *d, int kind)
 {
-        const int kind = (int)roll(d, 8);
         const int64_t n = g->shape[1], end = roll(d, 4) ? n : n - roll(d, n + 1) / 4;
         g->count = g->offsets[0] = 0;
         while (g->count < MOST_SEGMENTS && (g->offsets[g->count] < end || roll(d, 3))) {
@@ -149,20 +152,20 @@ static void choose(given *g, dice *d)
         g->initial = !is_index(g->op) && roll(d, 4) == 0;
         g->in_place = !g->fold && g->in == g->out && roll(d, 5) == 0;
         g->wide = roll(d, 2);
-        partition(g, d);
+        partition(g, d, (int)roll(d, KINDS));
 }
 
-static void run_case(uint64_t seed)
+static given g;
+
+/* plain: without strides. */
+static void run_given(dice d, uint64_t seed, bool plain)
 {
-        static given g;
         static bool known[MOST_SEGMENTS + 2];
         static region memory[5];
-        dice d = {seed, 0};
-        choose(&g, &d);
         snprintf(g.text, sizeof g.text, "case %" PRIu64 ": %s%s of %s to %s, (%" PRId64 ", %" PRId64 ", %" PRId64 ") in %" PRId64 "%s%s%s%s", seed, g.fold ? "fold " : "scan ", sf_op_name(g.op), dts[g.in].name,
                  dts[g.out].name, g.shape[0], g.shape[1], g.shape[2], g.count, g.reverse ? ", reverse" : "", g.exclusive ? ", exclusive" : "", g.masked ? ", masked" : "", g.initial ? ", initial" : "");
         int64_t results[3] = {g.shape[0], g.fold ? g.count : g.shape[1], g.shape[2]};
-        int layout = (int)roll(&d, LAYOUT_COUNT), layout_y = (int)roll(&d, LAYOUT_COUNT);
+        int layout = plain ? 0 : (int)roll(&d, LAYOUT_COUNT), layout_y = plain ? 0 : (int)roll(&d, LAYOUT_COUNT);
         layout_y = layout_for_output[layout_y] ? layout_y : 0;
         if (g.in_place)
                 layout = layout_y;
@@ -208,6 +211,30 @@ static void run_case(uint64_t seed)
                 compare(&g, engines[e].name, expected, known);
         }
         free(values), free(gates), free(keep), free(expected);
+}
+
+static void run_case(uint64_t seed)
+{
+        dice d = {seed, 0};
+        choose(&g, &d);
+        run_given(d, seed, false);
+}
+
+/* Lines of tiny segments, with which some kernels deal apart; with long ones among them. */
+static void test_tiny(int every)
+{
+        static const int cases[][3] = {{SF_SUM, DT_F32, DT_F32}, {SF_SUM, DT_F32, DT_F32}, {SF_PROD, DT_F32, DT_F32}, {SF_LOGSUMEXP, DT_F16, DT_F16}, {SF_SUM, DT_F64, DT_F64},
+                                       {SF_ARGMAX, DT_F32, DT_I32}, {SF_SUM, DT_U8, DT_U8}, {SF_SUM, DT_I32, DT_I64}, {SF_MAX, DT_I8, DT_I8}, {SF_LOGSUMEXP, DT_F64, DT_F64},
+                                       {SF_SUM, DT_F32, DT_F64}, {SF_PROD, DT_F32, DT_F32}, {SF_ARGMIN, DT_I64, DT_I64}};
+        for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i += every)
+                for (int kind = 0; kind < 4; kind++) {
+                        const uint64_t seed = (uint64_t)(1000000 + 4 * i + kind);
+                        dice d = {seed, 0};
+                        g = (given){.op = (sf_op)cases[i][0], .in = cases[i][1], .out = cases[i][2], .fold = i % 2, .reverse = i / 2 % 2, .exclusive = i % 8 == 4 || i % 8 == 6,
+                                    .in_place = i % 8 == 0, .wide = i % 3, .shape = {1 + kind % 2, kind ? 1 + roll(&d, 4000) : 2000, 1}};
+                        partition(&g, &d, kind ? LONG_AMONG_EMPTY : 0);
+                        run_given(d, seed, true);
+                }
 }
 
 /* An empty segment's fold is the identity, and the initial value with it. */
@@ -457,6 +484,7 @@ int main(int argc, char **argv)
         test_many_empty();
         test_long_ends();
         test_spread(count < 20 ? 5 : 1); /* of 4 shapes each has some */
+        test_tiny(count < 20 ? 5 : 1);
         test_spread_as_written();
         test_refused();
         test_many_refused();

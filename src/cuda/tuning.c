@@ -6,7 +6,8 @@
 
 typedef struct row {
         int32_t kernel;
-        /* fold, segments: of columns; apply: lines of several tiles; -1: either */
+        /* fold, segments: of columns; segments, 2: of lines, a window for each block; apply: lines
+         * of several tiles; -1: either */
         int32_t down;
         int32_t masked;     /* -1: either */
         int32_t width;      /* vectors of up to this many elements */
@@ -100,6 +101,11 @@ static const row rows[] = {
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 4, 70, {128, 32, 6, 0, 0}},
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 8, 70, {128, 32, 4, 0, 0}},
         {SF_CUDA_SEGMENTS, 1, -1, 16, 8, 8, 70, {128, 32, 5, 0, 0}},
+        /* Of a chunk; the block has a warp more. H200, 2^26 f32 in segments of Pareto's lengths,
+         * mean 1, share of a copy: scans of 128 x 16, six blocks: 0.55, 256 x 16, three: 0.55, 256
+         * x 8, four: 0.46, 128 x 8, eight: 0.44; sums of 128 x 16, seven: 0.52, 256 x 16, four:
+         * 0.50, 256 x 8, five: 0.37. */
+        {SF_CUDA_SEGMENTS, 2, -1, 16, 8, 8, 70, {128, 16, 6, 0, 0}},
 
         /* Rows of 8 elements, and cells for 8 chunks (`more`) of 32 rows; of wide elements for 4. With
          * three blocks wide elements would spill (nvcc 13, sm_90). */
@@ -241,7 +247,9 @@ static const row *row_for(const row *r, size_t count, const sf_cuda_chip *chip,
                           const sf_cuda_spec *spec, int in, int size)
 {
         const row *end = r + count;
-        int32_t down = (spec->flags & SF_CUDA_DOWN) != 0, masked = (spec->flags & SF_CUDA_MASK) != 0;
+        const bool windows = spec->kernel == SF_CUDA_SEGMENTS && spec->extra[SEGMENTS_BLOCKS];
+        int32_t down = windows ? 2 : (spec->flags & SF_CUDA_DOWN) != 0,
+                masked = (spec->flags & SF_CUDA_MASK) != 0;
         while (r < end && (r->kernel != spec->kernel || (r->down >= 0 && r->down != down) ||
                            (r->masked >= 0 && r->masked != masked) || r->width < spec->width ||
                            r->in < in || r->size < size || r->capability > chip->capability))

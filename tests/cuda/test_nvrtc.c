@@ -182,7 +182,7 @@ static void compile_products(const sf_cuda_chip *chip, const char *arch, long ev
         }
 }
 
-/* Steps that are cut into segments: the usual ones, the operations in turn. */
+/* Steps that are cut into segments: the usual ones, the operations in turn. Every other has as many segments as elements. */
 static void compile_segments(const sf_cuda_chip *chip, const char *arch, long every)
 {
         static const sf_op ops[] = {SF_SUM, SF_PROD, SF_LOGSUMEXP, SF_MAX};
@@ -195,7 +195,7 @@ static void compile_segments(const sf_cuda_chip *chip, const char *arch, long ev
                 step.op = ops[turn % 4];
                 step.identity = sf_identity(step.op, step.acc);
                 step.reverse = turn % 3 == 0;
-                step.segments = (sf_segments){(const char *)(uintptr_t)(1 << 20), turn % 2, turn % 2 ? 8 : 4, 1000};
+                step.segments = (sf_segments){(const char *)(uintptr_t)(1 << 20), turn % 2, turn % 2 ? 8 : 4, turn / 2 % 2 ? step.n : 1000};
                 turn++;
                 snprintf(name, sizeof name, "segments: %s", what);
                 compile_step(&step, chip, arch, name, false);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool host_learning, host_races;
+bool host_learning, host_unchecked, host_races;
 static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
@@ -293,6 +293,8 @@ sf_status sf_backend_wait(sf_context *ctx, sf_device device, void *stream)
 sf_status sf_backend_check_segments(sf_context *ctx, sf_device device, void *stream, const sf_segments *segments, int64_t n)
 {
         (void)device, (void)stream;
+        if (host_unchecked)
+                return SF_OK;
         return sf_segments_check(ctx, segments, n, sf_segments_rise(segments, 0, segments->count));
 }
 

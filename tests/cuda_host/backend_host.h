@@ -4,6 +4,7 @@
 #include "cuda/launch.h"
 
 extern bool host_learning;        /* answer with the reference and only note the kernels */
+extern bool host_unchecked;       /* offsets are not looked at, as on a device */
 extern bool host_races;           /* the compiler was told to tell of accesses: those that race fail */
 extern long host_launches, host_seed;
 extern sf_cuda_chip host_chip;    /* what steps are planned for */

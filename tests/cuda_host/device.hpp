@@ -9,6 +9,9 @@
 #include <cstring>
 
 #define SF_HOST 1
+/* Of segments_bounds.cuh. A try takes far longer than on a device. */
+#define PATIENCE (1 << 15)
+#define NOW_AND_THEN 64
 #define SF_DEVICE static inline __attribute__((always_inline))
 #define SF_DEVICE_MEMBER static inline __attribute__((always_inline))
 #define SF_DEVICE_METHOD inline
@@ -271,6 +274,8 @@ template <int BYTES> static inline void sf_shared_glance(const unsigned char *p,
                 r.w[0] = 0;
         exec_glance(r.w, p, BYTES, used);
 }
+
+static inline void sf_shared_mark(unsigned char *p) { exec_mark(p); }
 
 template <int BYTES> static inline void sf_copy_async(unsigned char *shared, const char *p)
 {

@@ -30,6 +30,7 @@ uint64_t exec_shuffle(uint64_t v, int lane);
 uint32_t exec_ballot(int v);
 void exec_yield(void);
 void exec_glance(void *to, const void *from, size_t bytes, int used); /* a read that counts only if it is used */
+void exec_mark(unsigned char *p); /* makes it 1, as several threads may at once */
 uint64_t exec_watch(const uint64_t *p); /* what another block may write meanwhile: model.h says what is found */
 void exec_post(uint64_t *p, uint64_t v);
 uint64_t exec_ticket(uint64_t *p);

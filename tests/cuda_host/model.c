@@ -125,6 +125,7 @@ typedef struct some {
         uint32_t era, block, cluster, barriers, syncs, arrived;
         uint16_t thread;
         uint8_t kind;
+        bool marks; /* all of them are writes that may come at once */
 } some;
 
 /* A byte: its last writes, and its reads since. */
@@ -192,7 +193,7 @@ static void join(some *s, const model_who *w, uint32_t era)
         const bool alone = ordered(s, w, era);
         const int apart = s->block != w->block ? GRID : s->thread / 32 != w->thread / 32 ? BLOCK : WARP, before = s->kind;
         const uint32_t arrived = !alone && s->arrived > w->arrived ? s->arrived : w->arrived;
-        *s = (some){era, w->block, w->cluster, w->barriers, w->syncs, arrived, (uint16_t)w->thread, ONE};
+        *s = (some){era, w->block, w->cluster, w->barriers, w->syncs, arrived, (uint16_t)w->thread, ONE, false};
         if (!alone)
                 s->kind = (uint8_t)(apart > before ? apart : before);
 }
@@ -219,7 +220,8 @@ void model_access(const model_who *w, const void *p, size_t bytes, int how)
                 }
                 if (b->word == now)
                         exec_fail("a plain access to a word that blocks watch");
-                if (!ordered(&b->writes, w, era))
+                const bool after = ordered(&b->writes, w, era), beside = how == MODEL_MARK && b->writes.marks;
+                if (!after && !beside)
                         complain(how == MODEL_READ ? "reads" : "writes", "wrote", &b->writes, w);
                 if (how == MODEL_READ) {
                         join(&b->reads, w, era);
@@ -228,6 +230,7 @@ void model_access(const model_who *w, const void *p, size_t bytes, int how)
                 if (!ordered(&b->reads, w, era))
                         complain("writes", "read", &b->reads, w);
                 join(&b->writes, w, era);
+                b->writes.marks = how == MODEL_MARK;
                 b->reads.era = 0;
         }
 }
@@ -237,6 +240,12 @@ void exec_glance(void *to, const void *from, size_t bytes, int used)
         if (used)
                 exec_access(from, bytes, MODEL_READ);
         memcpy(to, from, bytes);
+}
+
+void exec_mark(unsigned char *p)
+{
+        exec_access(p, 1, MODEL_MARK);
+        *p = 1;
 }
 
 /* ------------------------------------------------------------------------------------------------

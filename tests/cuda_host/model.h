@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-enum { MODEL_READ, MODEL_WRITE, MODEL_WORD };
+enum { MODEL_READ, MODEL_WRITE, MODEL_MARK, MODEL_WORD };
 
 /* A thread, and how far it is: what its block, warp and cluster have met for. */
 typedef struct model_who {

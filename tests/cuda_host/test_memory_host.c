@@ -15,9 +15,11 @@
 static const sf_cuda_chip small_chip = {.capability = 90, .cluster = 8, .multiprocessors = 3, .threads_per_multiprocessor = 2048, .shared_per_block = 65536,
                                         .shared_per_multiprocessor = 65536, .l2 = 8192, .small_tiles = 1};
 
-/* Elements of x, and segments of lines with offsets. */
+/* Elements of x, and segments of lines with offsets; those of TINY elements have MANY. */
 #define MOST 54000
 #define SEGMENTS 40
+#define TINY 700
+#define MANY 300
 
 /* The gradients of a recurrence: two results of one scan, and a tensor that is read shifted. */
 #define SCANNED(back) "(x + linear_recurrence(0.4 * x, x * x, 1, reverse=" back ", exclusive=True))"
@@ -34,6 +36,7 @@ static const struct {
         int64_t shape[3];
 } lines[] = {
         {"cumsum(x, 1, offsets=o)", 1, 2, {1, 20000}}, {"sum(x, 1, offsets=o)", 0, 2, {2, 20000}},
+        {"cumsum(x, 1, offsets=o)", 0, 2, {2, TINY}},  {"sum(x, 1, offsets=o)", 0, 2, {2, TINY}}, {"sum(x, 1, offsets=o)", 0, 3, {1, 900, 20}},
         {"cumsum(x, 1)", 0, 3, {70, 5, 1}},     {"cumsum(x, 1)", 0, 3, {40, 300, 1}},  {"cumsum(x, 1)", 1, 3, {1, 9000, 1}},
         {"cumsum(x, 1)", 1, 3, {1, 700, 1}},    {"cumprod(x, 1)", 0, 3, {1, 4000, 2}}, {"cumsum(x, 1)", 0, 3, {1, 2000, 4}}, {"cumsum(x, 1)", 0, 3, {2, 4501, 1}}, {"cumprod(x, 1)", 0, 3, {2, 4501, 1}},
         {"cumsum(x, 1)", 1, 3, {1, 2000, 8}},    {"cumprod(x, 1)", 0, 3, {1, 700, 3}},  {"cumsum(x, 1)", 0, 3, {3, 130, 33}},
@@ -61,7 +64,7 @@ static const struct {
 
 static const char names[] = "xow"; /* of inputs, in the order in which they are given */
 static double x[MOST], w[MOST], y[2][2 * MOST];
-static int64_t offsets[SEGMENTS + 1];
+static int64_t offsets[MANY + 1];
 static sf_context *ctx[2]; /* the reference; the kernels */
 static int64_t only;       /* the length of axis 1; 0: all lines */
 
@@ -80,13 +83,18 @@ static void fill(void *to, int64_t count, bool wide, bool infinite)
         }
 }
 
-/* Some empty, some short, some over many tiles. */
-static void cut(int64_t n)
+/* Some empty, some short, some over many tiles. Returns how many. */
+static int64_t cut(int64_t n)
 {
+        for (int i = 0; n == TINY && i <= MANY; i++)
+                offsets[i] = i < MANY / 2 ? i / 2 : n - (MANY - i) / 6;
+        if (n == TINY)
+                return MANY;
         for (int i = 0; i < SEGMENTS; i++)
                 offsets[i] = i < 30 ? i / 3 * 7 : n * (i - 29) / 12;
         offsets[0] = 0;
         offsets[SEGMENTS] = n;
+        return SEGMENTS;
 }
 
 /* Results go to `out`, one after another: all but the last have whole words. *size: the bytes of all. */
@@ -122,13 +130,14 @@ static sf_status run(sf_context *c, const char *text, const sf_tensor *given, ch
 
 static void meet(int line)
 {
-        int64_t shape[3], count = 1, ends[1] = {SEGMENTS + 1}, factors[2];
+        int64_t shape[3], count = 1, ends[1], factors[2];
         for (int d = 0; d < lines[line].ndim; d++)
                 count *= shape[d] = lines[line].shape[d];
         if (only && shape[1] != only)
                 return;
         factors[0] = shape[1];
         factors[1] = 20;
+        ends[0] = cut(shape[1]) + 1;
         const sf_dtype dtype = lines[line].wide ? SF_F64 : SF_F32;
         sf_tensor given[3] = {{.data = x, .device = {SF_CPU, 0}, .ndim = lines[line].ndim, .dtype = dtype, .shape = shape},
                               {.data = offsets, .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_I64, .shape = ends},
@@ -138,7 +147,6 @@ static void meet(int line)
         fill(x, count, lines[line].wide, product);
         if (product)
                 fill(w, factors[0] * factors[1], lines[line].wide, false);
-        cut(shape[1]);
         for (int k = 0; k < 2; k++) {
                 sf_status status = run(ctx[k], lines[line].text, given, (char *)y[k], &size);
                 CHECK(status == SF_OK, "%s of (%d, %d): %s", lines[line].text, (int)shape[0], (int)shape[1], sf_last_error(ctx[k]));

@@ -510,6 +510,13 @@ SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<8> &r) { *(uint2 *
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<4> &r) { *(sf_u32 *)p = r.w[0]; }
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<2> &r) { *(unsigned short *)p = (unsigned short)r.w[0]; }
 SF_DEVICE void sf_shared_store(unsigned char *p, const sf_raw<1> &r) { *p = (unsigned char)r.w[0]; }
+/* Sets a byte to 1. Several threads may do so to one byte at once: then it is 1 as well. */
+SF_DEVICE void sf_shared_mark(unsigned char *p)
+{
+        asm volatile("st.relaxed.cta.shared.u8 [%0], %1;" ::"r"((sf_u32)__cvta_generic_to_shared(p)),
+                     "r"(1)
+                     : "memory");
+}
 /* For sizes that no vector has, which must be multiples of 4 bytes: in the largest pieces that
  * divide the size. */
 template <int BYTES> struct sf_piece {

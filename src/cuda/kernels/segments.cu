@@ -14,7 +14,11 @@
  * the whole block computes it, before the rest of its windows (segments_stretch.cuh).
  *
  * SF_TILES: segments of lines that are not short on average need none of this. They are cut into
- * tiles, which a launch before has found (segments_tiles.cuh).
+ * tiles, which a launch before has found (segments_tiles.cuh). So are those of columns, in folds
+ * (segments_down.cuh).
+ *
+ * SF_BLOCKS: where segments of a line are tiny on average, a block has a window, and a launch before
+ * has found where its segments begin (segments_blocks.cuh).
  *
  * SF_STRIP: 1 for lines; else how many neighbouring columns a window has, a power of two up to 32.
  * A column belongs to one lane; the lanes of a window are a party, and a warp has as many parties
@@ -28,11 +32,15 @@
  * With SF_STRETCHES totals of stretches follow, one for each block.
  * number[0]: windows of a line; with SF_STRETCHES whole blocks of them. number[1]: strips of
  * columns. number[2]: words of a unit's totals. number[3]: tickets. offset_stride: bytes from one
- * offset to the next.
+ * offset to the next. SF_BLOCKS: number[1]: words of scratch before the table.
  */
 #include "segments_bounds.cuh"
-#if SF_TILES
+#if SF_TILES && SF_STRIP > 1
+#include "segments_down.cuh"
+#elif SF_TILES
 #include "segments_tiles.cuh"
+#elif SF_BLOCKS
+#include "segments_blocks.cuh"
 #else
 #if SF_STRIP == 1
 #include "segments_lines.cuh"

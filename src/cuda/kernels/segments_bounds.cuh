@@ -3,7 +3,11 @@
  * elements and results, and the totals that chunks publish for each other.
  */
 enum {
-        CHUNK = SF_STRIP == 1 ? 32 * SF_LEAF : SF_LEAF,
+        /* SF_BLOCKS: of the threads' rows, but for one warp's. */
+        CHUNK = (SF_BLOCKS        ? SF_THREADS - 32
+                 : SF_STRIP == 1 ? 32
+                                 : 1) *
+                SF_LEAF,
         WORDS = sizeof(sf_acc) / 4,
         PARTIES = SF_STRIP == 1 ? 1 : 32 / SF_STRIP, /* windows that a warp has at a time */
         WARPS = SF_THREADS / 32,
@@ -14,6 +18,10 @@ static_assert(!SF_STRETCHES || (PARTIES == 1 && WARPS == 1 << WARPS_LOG),
               "a stretch is a power of two of chunks");
 
 SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
+SF_DEVICE sf_u32 sf_up_to(int length)
+{
+        return length <= 0 ? 0 : length < 32 ? sf_below(length) : ~0u;
+}
 
 #include "segments_find.cuh"
 
@@ -238,8 +246,10 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
 /* A total may never come if offsets decrease. After PATIENCE tries a thread writes the launch's
  * mark to the second word of scratch. Every NOW_AND_THEN tries a waiting thread looks whether it is
  * there, and gives up. So a launch does not wait that long for each of many totals. */
+#ifndef PATIENCE /* tests/cuda_host has less */
 #define PATIENCE (1 << 20)
 #define NOW_AND_THEN 1024
+#endif
 
 /* A window, and the mark of what is published. */
 struct sf_place {

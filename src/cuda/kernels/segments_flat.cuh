@@ -72,11 +72,6 @@ template <int SIZE, int MOST> SF_DEVICE void sf_store_flat(char *to, int length,
                 }
 }
 
-SF_DEVICE sf_u32 sf_up_to(int length)
-{
-        return length <= 0 ? 0 : length < 32 ? sf_below(length) : ~0u;
-}
-
 /* How many rows of a segment do not collide. */
 enum { SWAPS = SF_FOLDS ? (16 < SF_LEAF ? 16 : SF_LEAF) : 4 };
 

@@ -5,9 +5,6 @@
  * groups: as many parts as have up to 32 rows together.
  */
 #include "segments_groups.cuh"
-#if SF_FLAT
-#include "segments_tiny.cuh"
-#endif
 
 /* Where a warp is in its window. */
 struct sf_ahead {
@@ -176,10 +173,6 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_view &vi
                 ahead.at = -1;
                 ahead.more = next < CHUNK;
                 ahead.only = false;
-#if SF_FLAT
-                if (sf_are_tiny(p, w))
-                        ahead.k = sf_run_tiny(p, w, ahead.k, ahead.more);
-#endif
         }
 #pragma unroll 1
         for (;;) {

@@ -10,9 +10,14 @@
  * number[0]: slots. number[1]: log. number[2]: where the table begins in scratch, in words.
  * number[3]: so many words before the table count tiles that are done, from 0 on; then this launch
  * also makes the mark of the next.
+ *
+ * SF_WINDOWS: no tiles, but where spans begin (segments_windows.cuh).
  */
 #include "segments_find.cuh"
 
+#if SF_WINDOWS
+#include "segments_windows.cuh"
+#else
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
@@ -53,3 +58,4 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         if (p.number[3] && !slot)
                 sf_post(words, ((sf_watch(words) >> 32) + 1) << 32);
 }
+#endif

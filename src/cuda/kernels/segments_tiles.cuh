@@ -12,26 +12,7 @@
 enum { TILE = STRETCH, TEAMS = SF_ALONE ? WARPS : 1 };
 static_assert(!(WARPS & (WARPS - 1)), "a tile is a power of two of chunks");
 
-/* What a slot has: a tile, or none (length 0). */
-struct sf_tile_entry {
-        sf_i64 begin, length; /* of its segment */
-        sf_i64 segment;
-        sf_i64 number, first; /* which tile of the segment it is; the slot of its first */
-};
-SF_DEVICE sf_tile_entry sf_entry_at(const sf_u64 *table, sf_i64 slot)
-{
-        sf_u64 each[SF_TABLE_WORDS];
-#pragma unroll
-        for (int w = 0; w < SF_TABLE_WORDS; w++)
-                each[w] = table[slot * SF_TABLE_WORDS + w] & ~SF_TABLE_TOP;
-        sf_tile_entry t;
-        t.begin = (sf_i64)each[0];
-        t.length = (sf_i64)each[1];
-        t.segment = (sf_i64)each[3] - 1;
-        t.number = (sf_i64)(each[2] >> 32);
-        t.first = (sf_i64)(sf_u32)each[2];
-        return t;
-}
+#include "segments_slots.cuh"
 
 /* own and other are neighbours; second: own is the right one. */
 SF_DEVICE sf_acc sf_joined(sf_acc own, sf_acc other, bool second)
@@ -102,20 +83,9 @@ SF_DEVICE sf_share sf_share_of(const sf_params &p, sf_i64 number, int warp)
         return s;
 }
 
-/* The totals of a segment. */
-struct sf_heap {
-        sf_u64 *words; /* of its first tile, on the lowest level */
-        sf_u32 mark;
-};
 SF_DEVICE sf_heap sf_heap_of(const sf_params &p, const sf_share &s, sf_u32 mark)
 {
-        const sf_i64 first = s.unit * p.number[0] * (SF_TILES - 1) + s.slot;
-        return sf_heap{(sf_u64 *)p.scratch + SF_TICKETS / 8 + first * WORDS, mark};
-}
-/* Of the tiles up to number `last`, as many as the level has together. */
-SF_DEVICE sf_u64 *sf_heap_words(const sf_params &p, const sf_heap &heap, int level, sf_i64 last)
-{
-        return heap.words + (level * p.number[0] + last) * WORDS;
+        return sf_heap_at(p, s.unit, s.tile, mark);
 }
 
 /* The total of a warp's share, which has at most N strips. ALL: N full ones. */
@@ -183,52 +153,28 @@ SF_DEVICE sf_acc sf_fold_tile(const sf_params &p, const sf_line &line, sf_share 
 
 #if SF_FOLDS
 /* ------------------------------------------------------------------------------------------------
- * Folds. Of 32 tiles, the one that is the last to finish folds their totals; of 32 such totals, the
- * last does likewise, and so on.
+ * Folds
  *
  * scratch: the mark; for each line and level a total for each slot; for each line how many tiles
  * are done, in slots of their own; the table.
  * ---------------------------------------------------------------------------------------------- */
 
-/* A warp publishes the total of its tile. Returns whether it has that of the segment then, which
- * all its lanes have. */
-SF_DEVICE bool sf_join_tiles(const sf_params &p, const sf_share &s, const sf_heap &heap,
-                             sf_u64 *done, sf_i64 tiles, sf_acc &total, int lane)
+/* Folds the totals of `count` tiles on a level, from number `first` on. All lanes get the total. */
+SF_DEVICE sf_acc sf_fold_tiles(const sf_params &p, const sf_heap &heap, int level, sf_i64 first,
+                               int count, int lane)
 {
-        sf_i64 number = s.tile.number;
-#pragma unroll 1
-        for (int level = 0; tiles > 1; level++) {
-                const sf_i64 first = number & ~(sf_i64)31, left = tiles - first;
-                const int count = left < 32 ? (int)left : 32;
-                if (count > 1) {
-                        int last = 0;
-                        if (!lane) {
-                                sf_publish<1>(sf_heap_words(p, heap, level, number << 5 * level),
-                                              total, heap.mark);
-                                /* On a level, a group of several has more than 32^level tiles, so
-                                 * these slots are its segment's own. */
-                                last = (sf_i64)sf_ticket(done + (first << 5 * level) + level) + 1 ==
-                                       count;
-                        }
-                        if (!::sf_shuffle(last, 0))
-                                return false;
-                        total = sf_neutral(p);
-                        if (lane < count) {
-                                sf_look look;
-                                look.words = sf_heap_words(p, heap, level,
-                                                           (first + lane) << 5 * level);
-                                sf_look_once(look, heap.mark);
-                                total = sf_found(p, look, heap.mark);
-                        }
-                        sf_sync_warp();
-#pragma unroll
-                        for (int b = 1; b < 32; b *= 2)
-                                total = sf_joined(total, sf_shuffle(total, lane ^ b), lane & b);
-                }
-                number >>= 5;
-                tiles = (tiles + 31) >> 5;
+        sf_acc total = sf_neutral(p);
+        if (lane < count) {
+                sf_look look;
+                look.words = sf_heap_words(p, heap, level, first + ((sf_i64)lane << 5 * level));
+                sf_look_once(look, heap.mark);
+                total = sf_found(p, look, heap.mark);
         }
-        return true;
+        sf_sync_warp();
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                total = sf_joined(total, sf_shuffle(total, lane ^ b), lane & b);
+        return total;
 }
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -251,8 +197,17 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 return;
         }
         sf_acc total = sf_fold_tile(p, line, s, warp, lane);
-        if (first && sf_join_tiles(p, s, sf_heap_of(p, s, mark), words + p.number[1] - all + s.slot,
-                                   (s.tile.length + TILE - 1) / TILE, total, lane) &&
+        if (!first)
+                return;
+        const sf_heap heap = sf_heap_of(p, s, mark);
+        const auto tell = [&](int level, sf_i64 tile) {
+                if (!lane)
+                        sf_publish<1>(sf_heap_words(p, heap, level, tile), total, mark);
+        };
+        const auto fold = [&](int level, sf_i64 tile, int count) {
+                total = sf_fold_tiles(p, heap, level, tile, count, lane);
+        };
+        if (sf_join_tiles(s.tile, TILE, words + p.number[1] - all + s.slot, lane, tell, fold) &&
             !lane)
                 sf_store_entry(p, line, s.tile.segment, total);
 }

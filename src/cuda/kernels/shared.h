@@ -376,6 +376,24 @@ SF_BOTH sf_amount sf_segments_block(sf_amount stretches, sf_amount beside, sf_am
 }
 SF_BOTH sf_amount sf_segments_desk(sf_amount leaf, sf_amount cell) { return SF_SEGMENTS_VIEW + (33 * (leaf + 1) * cell + 15) / 16 * 16; }
 
+/* segments_blocks.cuh, in bytes: the desk, which has two spans, words of each warp, and a value for
+ * each bit and each thread; the flags of positions and of a row after them; cells, of which one in
+ * 33 is unused. Elements are up to 31 cells after the first one, and a vector of 16 is stored as a
+ * whole. */
+enum { SF_BLOCK_SPANS = 2 * 80 + 16 + 2 * 32 * 4, SF_BLOCK_PAST = 16 };
+SF_BOTH sf_amount sf_block_desk(sf_amount threads, sf_amount value)
+{
+        return (SF_BLOCK_SPANS + (32 + threads) * value + 15) / 16 * 16;
+}
+SF_BOTH sf_amount sf_block_end(sf_amount threads, sf_amount row, sf_amount value, sf_amount cell)
+{
+        const sf_amount room = threads * row, cells = room + 31 + 16;
+        return sf_block_desk(threads, value) + room + SF_BLOCK_PAST + (cells + cells / 32) * cell;
+}
+
+/* segments_down.cuh: leaves of a tile for each warp. */
+enum { SF_DOWN_LEAVES = 4 };
+
 /* segments_tiles.cuh: what a block shares before its warps' cells, 64 values. */
 SF_BOTH sf_amount sf_tiles_desk(sf_amount value) { return 64 * value; }
 
