@@ -47,6 +47,7 @@ struct sf_span {
 /* What a block shares. Flags follow, then cells. */
 struct sf_desk {
         sf_span span[2];
+        sf_i64 apart; /* which of the blocks without a window this is; negative: it has one */
         int spans;
         sf_u32 bits[32];          /* those set in numbers of rows, for each warp */
         int last[32];             /* where the last segment begins in a warp's positions */
@@ -80,6 +81,17 @@ SF_DEVICE sf_u32 sf_in_span(const sf_params &p, const sf_span &s, const sf_raw<4
  * Rows
  * ---------------------------------------------------------------------------------------------- */
 
+/* Of a long run of empty segments that has segment k: after how many others, a multiple of STEP, the
+ * last of them comes before `past`. */
+template <int STEP> SF_DEVICE sf_i64 sf_same_offsets(const sf_params &p, sf_i64 k, sf_i64 past)
+{
+        const sf_i64 at = sf_bound(p, k);
+        if (sf_bound(p, k + SF_EMPTY_GROUP / 2) != at)
+                return 0;
+        const sf_i64 next = sf_after_empty_singly(p, k, at), last = next < past ? next : past - 1;
+        return last > k ? (last - k) / STEP * STEP : 0;
+}
+
 /* Clears the flags. */
 SF_DEVICE void sf_clear_flags()
 {
@@ -98,6 +110,11 @@ SF_DEVICE void sf_set_flags(const sf_params &p, const sf_span &s)
         const char *from = sf_offset_at(p, s.k + sf_thread());
 #pragma unroll 1
         for (sf_i64 left = s.past - s.k - sf_thread(); left > 0; left -= NEXT) {
+                if (left > SF_EMPTY_GROUP) {
+                        const sf_i64 same = sf_same_offsets<NEXT>(p, s.past - left, s.past);
+                        from += same * OFFSET;
+                        left -= same;
+                }
                 const int few = left < NEXT ? (int)left : NEXT;
                 sf_raw<4> low[SOME], next[SOME];
 #pragma unroll
@@ -391,8 +408,13 @@ SF_DEVICE void sf_find_spans(const sf_params &p)
 {
         sf_desk &desk = sf_the_desk();
         const sf_u64 drawn = sf_draw(p);
-        const sf_i64 turn = (sf_u32)drawn, unit = p.units == 1 ? 0 : sf_divide(turn, p.number[0]),
+        const sf_i64 turn = (sf_u32)drawn, all = p.units * p.number[0],
+                     unit = p.units == 1 ? 0 : sf_divide(turn, p.number[0]),
                      window = turn - unit * p.number[0];
+        desk.apart = turn - all;
+        desk.spans = 0;
+        if (SF_FOLDS && turn >= all)
+                return sf_hand_in(p, drawn);
         const sf_begin_of_span from = sf_span_begins(p, window), to = sf_span_begins(p, window + 1);
         const sf_line line = sf_batch_line(p, unit);
         const sf_i64 count = to.first - from.first;
@@ -440,6 +462,10 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_clear_flags();
         sf_sync_block();
         const int spans = desk.spans;
+#if SF_FOLDS
+        if (desk.apart >= 0)
+                sf_store_apart(p, desk.apart * WARPS + sf_thread() / 32, sf_thread() & 31);
+#endif
 #pragma unroll 1
         for (int k = 0; k < spans; k++) {
                 if (k) {
