@@ -32,7 +32,9 @@
  * With SF_STRETCHES totals of stretches follow, one for each block.
  * number[0]: windows of a line; with SF_STRETCHES whole blocks of them. number[1]: strips of
  * columns. number[2]: words of a unit's totals. number[3]: tickets. offset_stride: bytes from one
- * offset to the next. SF_BLOCKS: number[1]: words of scratch before the table.
+ * offset to the next. SF_BLOCKS: number[1]: words of scratch before the table. In folds
+ * there are more warps than windows: the last ones store results of empty segments
+ * (segments_empty.cuh).
  */
 #include "segments_bounds.cuh"
 #if SF_TILES && SF_STRIP > 1
@@ -185,7 +187,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         const sf_u64 drawn = *ticket;
         if (!thread)
                 sf_hand_in(p, drawn);
-        const sf_turn t = sf_turn_of(p, (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp, lane);
+        const sf_i64 number = (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp;
+#if SF_FOLDS
+        /* A block with stretches has windows in all of its warps, or in none. */
+        if (number >= sf_turns(p) * p.units)
+                return sf_store_apart(p, number - sf_turns(p) * p.units, lane);
+#endif
+        const sf_turn t = sf_turn_of(p, number, lane);
         /* While the warp looks for its segments. */
         if (t.unit < p.units)
                 sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);
@@ -195,11 +203,5 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #endif
         if (t.unit < p.units)
                 sf_run_turn(p, t, sf_mark(drawn), thread);
-#if SF_FOLDS
-        else
-                sf_store_apart(p,
-                               (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp - sf_turns(p) * p.units,
-                               lane);
-#endif
 }
 #endif

@@ -464,7 +464,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         const int spans = desk.spans;
 #if SF_FOLDS
         if (desk.apart >= 0)
-                sf_store_apart(p, desk.apart * WARPS + sf_thread() / 32, sf_thread() & 31);
+                return sf_store_apart(p, desk.apart * WARPS + sf_thread() / 32,
+                                      sf_thread() & 31);
 #endif
 #pragma unroll 1
         for (int k = 0; k < spans; k++) {

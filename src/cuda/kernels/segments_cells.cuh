@@ -71,15 +71,6 @@ SF_DEVICE void sf_keep_span(const sf_span &s, const sf_fetched &f)
 }
 
 #if SF_FOLDS
-/* How many segments from k on are apart, a multiple of STEP. */
-template <int STEP> SF_DEVICE sf_i64 sf_apart_from(const sf_params &p, sf_i64 k, sf_i64 past)
-{
-        if (!sf_is_apart(p, k / SF_EMPTY_GROUP))
-                return 0;
-        const sf_i64 next = sf_after_empty_singly(p, k, sf_bound(p, k));
-        const sf_i64 end = (next < past ? next : past) & -(sf_i64)SF_EMPTY_GROUP;
-        return end > k ? (end - k) / STEP * STEP : 0;
-}
 /* Stores the totals of segments that end in the span, and those of empty ones that begin there. */
 SF_DEVICE void sf_store_entries(const sf_params &p, const sf_span &s)
 {
@@ -91,15 +82,8 @@ SF_DEVICE void sf_store_entries(const sf_params &p, const sf_span &s)
         const char *at = sf_offset_at(p, k);
         char *to = s.y + k * p.sy;
         bool open = k < s.k; /* it is not empty, even if it has 2^32 elements */
-        const bool many = past - from > SF_EMPTY_GROUP;
 #pragma unroll 1
         for (sf_i64 left = past - k; left > 0; left -= NEXT, at += NEXT * OFFSET) {
-                if (many) {
-                        const sf_i64 same = sf_apart_from<NEXT>(p, past - left, past);
-                        at += same * OFFSET;
-                        to += same * p.sy;
-                        left -= same;
-                }
                 const int few = left < NEXT ? (int)left : NEXT;
                 sf_raw<4> low[SOME], next[SOME];
 #pragma unroll
@@ -113,10 +97,8 @@ SF_DEVICE void sf_store_entries(const sf_params &p, const sf_span &s)
                         if (j * SF_THREADS >= few)
                                 continue;
                         const sf_u32 end = sf_in_span(p, s, next[j]);
-                        if (low[j].w[0] == next[j].w[0] && !open) {
-                                if (!many || !sf_is_apart(p, (past - left + j * SF_THREADS) / SF_EMPTY_GROUP))
-                                        sf_store(to, none);
-                        }
+                        if (low[j].w[0] == next[j].w[0] && !open)
+                                sf_store(to, none);
                         else if (end - 1 < (sf_u32)s.count) {
                                 sf_result r;
                                 sf_shared_load(sf_cell(s, (int)end - 1), r);
@@ -125,7 +107,37 @@ SF_DEVICE void sf_store_entries(const sf_params &p, const sf_span &s)
                 }
         }
 }
-#define sf_store_span(p, s) sf_store_entries(p, s)
+/* The same where segments are so many that some may be apart: one after another. */
+SF_DEVICE void sf_store_many_entries(const sf_params &p, const sf_span &s)
+{
+        const sf_i64 ended = s.past - s.tells, past = ended < p.segments ? ended : p.segments;
+#pragma unroll 1
+        for (sf_i64 k = (s.open < 0 ? 0 : s.open) + sf_thread(); k < past; k += SF_THREADS) {
+                if (sf_is_apart(p, k / SF_EMPTY_GROUP)) {
+                        const sf_i64 next = sf_after_empty_singly(p, k, sf_bound(p, k));
+                        const sf_i64 more = (next & -(sf_i64)SF_EMPTY_GROUP) - k;
+                        k += more > 0 ? (more - 1) / SF_THREADS * SF_THREADS : 0;
+                        continue;
+                }
+                sf_raw<4> begin, end;
+                sf_load(sf_offset_at(p, k), begin);
+                sf_load(sf_offset_at(p, k + 1), end);
+                const sf_u32 last = sf_in_span(p, s, end) - 1;
+                sf_result r = sf_result_of(p, sf_answered(p, sf_identity(p), 0), sf_results());
+                const bool empty = begin.w[0] == end.w[0] && k >= s.k;
+                if (!empty && last < (sf_u32)s.count)
+                        sf_shared_load(sf_cell(s, (int)last), r);
+                if (empty || last < (sf_u32)s.count)
+                        sf_store(s.y + k * p.sy, r);
+        }
+}
+SF_DEVICE void sf_store_span(const sf_params &p, const sf_span &s)
+{
+        if (s.past - s.k > SF_EMPTY_GROUP)
+                sf_store_many_entries(p, s);
+        else
+                sf_store_entries(p, s);
+}
 #else
 /* Stores the results of a scan in vectors of EACH. */
 template <int EACH> SF_DEVICE void sf_store_vectors(const sf_span &s)

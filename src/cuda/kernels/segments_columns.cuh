@@ -202,7 +202,7 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
 #endif
                         more = s.more;
                         if (more) {
-                                if (begin == end && !(k & (SOME_EMPTY - 1)) &&
+                                if (s.empty && !(k & (SOME_EMPTY - 1)) &&
                                     sf_bound(p, k + SOME_EMPTY) == w.first + begin)
                                         k = sf_skip_empty(p, w, k + 1, begin) - 1;
                                 begin = end;
