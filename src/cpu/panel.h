@@ -119,7 +119,7 @@ typedef struct sf_panels {
          * block */
         size_t spread[SF_OPERANDS_MAX];
         /* a task has the segments that begin in `span` positions; how many spans a sequence has */
-        int64_t span, spans;
+        int64_t span, spans, parts; /* parts: with the groups that may be empty */
         int64_t longest;       /* segments of this many positions or more are steps by themselves */
         /* how many walks like this one the whole work has: 1, except in a chain */
         int64_t boxes;

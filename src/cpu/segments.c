@@ -25,6 +25,8 @@
  * finish at about the same time. */
 #define SPAN_BYTES (256 << 10)
 #define SPANS_EACH 16
+/* So many segments with numbers that follow one another are a task of their own if all are empty: however many of those are at one position, threads share them. */
+#define EMPTY_GROUP 4096
 
 /* ---------------------------------------------------------------------------------------------
  * The plan
@@ -33,7 +35,8 @@ void sf_segments_span(sf_panels *p, int64_t span)
 {
         p->span = span;
         p->spans = sf_larger(1, sf_parts(p->n, span));
-        p->tasks = p->outers * sf_panels_length(p, p->line) * p->strips * p->spans;
+        p->parts = p->spans + p->member[0].step->segments.count / EMPTY_GROUP;
+        p->tasks = p->outers * sf_panels_length(p, p->line) * p->strips * p->parts;
 }
 
 /* Does a block use no panel that a program fills or empties? */
@@ -103,11 +106,6 @@ sf_status sf_segments_long(sf_context *ctx, const sf_panels *p)
 {
         const sf_step *s = p->member[0].step;
         int64_t first = -1, length = 0;
-        if (!p->n) {
-                for (int64_t k = 0; k < sf_segments_walked(s); k++)
-                        SF_TRY(run_long(ctx, p, k));
-                return SF_OK;
-        }
         for (int64_t at = 0, k; (k = next_long(p, &at)) >= 0;)
                 if (sf_segments_begin(s, k + 1) - sf_segments_begin(s, k) > length) {
                         first = k;
@@ -437,15 +435,39 @@ static void make_empty(const sf_walker *w, const sf_piece *piece)
         }
 }
 
+/* Are all segments of a group empty? */
+static bool is_apart(const sf_step *s, int64_t group)
+{
+        const int64_t first = group * EMPTY_GROUP, end = first + EMPTY_GROUP;
+        return end <= sf_segments_walked(s) && sf_segments_begin(s, first) == sf_segments_begin(s, end);
+}
+
+/* Walks the segments from k on and before `end`. */
+static void walk(const sf_walker *w, sf_piece *piece, int64_t tile, int64_t k, int64_t end)
+{
+        int32_t bound[SF_PANEL_CUTS + 1 + SF_CPU_RAGGED_ROOM];
+        sf_cuts cuts;
+        sf_cursor c = sf_cursor_of(w->p->member[0].step);
+        piece->cuts = &cuts;
+        c.k = k;
+        c.end = end;
+        c.begin = sf_cursor_begin(&c, k);
+        c.next = sf_cursor_begin(&c, k + 1);
+        while (c.k < c.end) {
+                const int64_t first = c.begin + c.done, count = sf_cursor_fill(&c, w->p, tile, bound, &cuts);
+                if (cuts.parts)
+                        run_block(w, piece, first, count);
+                else
+                        sf_cursor_go_on(&c);
+        }
+}
+
 void sf_segments_task(const sf_walker *w, int64_t task)
 {
         const sf_panels *p = w->p;
         const sf_step *s = p->member[0].step;
-        const int64_t span = sf_digit(&task, p->spans), strip = sf_digit(&task, p->strips), line = sf_digit(&task, sf_panels_length(p, p->line));
-        const int64_t walked = sf_segments_walked(s);
+        const int64_t part = sf_digit(&task, p->parts), group = part - p->spans, strip = sf_digit(&task, p->strips), line = sf_digit(&task, sf_panels_length(p, p->line));
         int64_t tile = p->shape == SF_PANEL_COLUMNS ? SF_CPU_TILE_ROWS : 1;
-        int32_t bound[SF_PANEL_CUTS + 1 + SF_CPU_RAGGED_ROOM];
-        sf_cuts cuts;
         sf_piece piece;
         for (int32_t i = 0; i < p->members && p->shape != SF_PANEL_COLUMNS; i++)
                 tile = sf_larger(tile, SF_CPU_TILE_VECTORS * p->member[i].lanes->rows);
@@ -453,21 +475,22 @@ void sf_segments_task(const sf_walker *w, int64_t task)
         piece.lines = 1;
         piece.n = p->n;
         piece.cols = sf_smaller(p->cols, sf_panels_length(p, p->col) - strip * p->cols);
-        piece.cuts = &cuts;
-        sf_cursor c = sf_cursor_of(s);
-        c.k = span ? sf_segments_from(s, span * p->span) : 0;
-        c.end = span + 1 < p->spans ? sf_segments_from(s, (span + 1) * p->span) : walked;
-        if (c.k >= c.end)
+        if (group >= 0 && !(s->fold && is_apart(s, group)))
                 return;
-        c.begin = sf_cursor_begin(&c, c.k);
-        c.next = sf_cursor_begin(&c, c.k + 1);
         sf_panel_begin(w, &piece);
         make_empty(w, &piece);
-        while (c.k < c.end) {
-                const int64_t first = c.begin + c.done, count = sf_cursor_fill(&c, p, tile, bound, &cuts);
-                if (cuts.parts)
-                        run_block(w, &piece, first, count);
-                else
-                        sf_cursor_go_on(&c);
+        if (group >= 0) {
+                walk(w, &piece, tile, group * EMPTY_GROUP, (group + 1) * EMPTY_GROUP);
+                return;
+        }
+        const int64_t end = part + 1 < p->spans ? sf_segments_from(s, (part + 1) * p->span) : sf_segments_walked(s);
+        int64_t k = part ? sf_segments_from(s, part * p->span) : 0;
+        for (int64_t next = sf_parts(k, EMPTY_GROUP); k < end; next++) {
+                const int64_t stop = sf_smaller(next * EMPTY_GROUP, end);
+                if (stop < end && !is_apart(s, next))
+                        continue;
+                if (k < stop)
+                        walk(w, &piece, tile, k, stop);
+                k = stop < end ? stop + EMPTY_GROUP : end;
         }
 }

@@ -61,6 +61,13 @@ static void put_offsets(const sf_step *s, sf_params *p)
         p->offset_stride = s->segments.stride;
 }
 
+/* How many warps without a window store results of empty segments, for so many lines or strips of
+ * columns. */
+static int64_t apart_of(const sf_step *s, bool down, int64_t units)
+{
+        return s->fold ? units * sf_empty_shares(s->segments.count, down) : 0;
+}
+
 /* A launch of segments.cu, but for what each kind has of its own. */
 static draft draft_segments(const sf_step *s, const layout *l, const sf_cuda_tile *tile,
                             int64_t beside, int64_t cell, sf_cuda_launch *launch)
@@ -269,14 +276,16 @@ static sf_status plan_blocks(const sf_context *ctx, const sf_step *s, const sf_c
         put_table(s, true, windows + 1, at, (int64_t)tile.threads * tile.elements, 0,
                   &plan->launch[0]);
         tile.threads += 32; /* as the kernel has it: rows of a warp more than a chunk's */
+        const int64_t blocks = s->batch * windows +
+                               ceil_div(apart_of(s, false, s->batch), tile.threads / 32);
         draft d = draft_segments(s, l, &tile, 1, cell, &plan->launch[1]);
         d.launch->spec.extra[SEGMENTS_BLOCKS] = 1;
         d.p.units = s->batch;
         d.p.number[0] = windows;
         d.p.number[1] = at;
         d.p.number[2] = words;
-        d.p.number[3] = s->batch * windows;
-        return finish_after_table(ctx, chip, &d, s->batch * windows,
+        d.p.number[3] = blocks;
+        return finish_after_table(ctx, chip, &d, blocks,
                                   sf_block_end(tile.threads, tile.elements, value, cell),
                                   windows + 1, plan);
 }
@@ -310,7 +319,7 @@ sf_status sf_cuda_plan_segments(const sf_context *ctx, const sf_step *s, bool do
                                           : s->n / chunk + 1,
                       turns = ceil_div(windows, down ? 32 / beside : 1),
                       units = s->batch / columns * strips;
-        const int64_t cell = cell_size(s, spread), tickets = ceil_div(turns * units, threads / 32);
+        const int64_t cell = cell_size(s, spread), tickets = ceil_div(turns * units + apart_of(s, down, units), threads / 32);
 
         if (windows > UINT32_MAX)
                 return sf_fail(ctx, SF_UNSUPPORTED, "an axis of %" PRId64 " elements is cut into segments; on a CUDA device %" PRId64 " are the most", s->n,

@@ -82,6 +82,15 @@ static void keep_numbers(chain *c)
 /* The most blocks of a line whose totals one block can fold (segments_pieces.cuh). */
 enum { MOST_PIECES = 32 * 32 * 32 };
 
+/* Does the chain store results of a fold? */
+static bool stores_folds(const chain *c)
+{
+        bool stored = false;
+        for (int32_t k = 0; k < c->count; k++)
+                stored = stored || (c->link[k].kind == KIND_FOLD && !c->link[k].step.within);
+        return stored;
+}
+
 /* One of the launches: of the whole chain, or of step `only` of long segments, counted from 1. */
 static bool write_launch(const chain *c, const sf_step *first, const shares *u,
                          const sf_cuda_chip *chip, int32_t only, sf_cuda_launch *l)
@@ -90,7 +99,8 @@ static bool write_launch(const chain *c, const sf_step *first, const shares *u,
         const int64_t size = size_of((int32_t)c->source[0].dt), slot = sf_cuda_slot_size(c);
         const int64_t cells = u->chunks * 32 * u->row;
         const int64_t each = ceil_div(c->n, u->warps * cells), all = each * first->batch;
-        const int64_t blocks = only ? at_most(all, chip->multiprocessors * u->resident) : all;
+        const int64_t apart = stores_folds(c) ? first->batch * sf_empty_shares(first->segments.count, false) : 0;
+        const int64_t blocks = only ? at_most(all, chip->multiprocessors * u->resident) : all + ceil_div(apart, u->warps);
         const int64_t shared = sf_several_desk(u->warps, u->per, slot) +
                                (only ? ceil_div(each, 32) * slot
                                      : u->warps * sf_several_cells(cells, u->row, size));
@@ -143,10 +153,7 @@ sf_status sf_cuda_plan_segments_chain(const sf_context *ctx, chain *c, const sf_
          * of a mean of 2^18: 0.29 of a copy for 0.27; of 2^24 0.30 both. */
         if (!chip->small_tiles && c->n > most * at_least(first->segments.count, 1))
                 return SF_OK;
-        bool stored = false;
-        for (int32_t k = 0; k < c->count; k++)
-                stored = stored || (c->link[k].kind == KIND_FOLD && !c->link[k].step.within);
-        const int32_t further = longer ? c->count + stored : 0;
+        const int32_t further = longer ? c->count + stores_folds(c) : 0;
         bool done = (!longer || each <= MOST_PIECES) && further < SF_CUDA_MAX_LAUNCHES;
         for (int32_t k = 1; done && k <= further; k++)
                 done = write_launch(c, first, &u, chip, k, &plan->launch[k]);

@@ -207,8 +207,24 @@ static void complain(const char *now_did, const char *before, const some *s, con
         exec_fail(text);
 }
 
+static const char *counted, *counted_end;
+static long reads;
+
+void model_count(const void *from, size_t bytes)
+{
+        counted = from;
+        counted_end = counted + bytes;
+        reads = 0;
+}
+
+long model_reads(void)
+{
+        return reads;
+}
+
 void model_access(const model_who *w, const void *p, size_t bytes, int how)
 {
+        reads += how == MODEL_READ && (const char *)p >= counted && (const char *)p < counted_end;
         const uint32_t era = w->era ? w->era : now;
         for (size_t i = 0; i < bytes; i++) {
                 byte *b = byte_of((const char *)p + i);

@@ -33,6 +33,8 @@ typedef struct model_who {
 void model_begin(uint64_t seed, uint32_t blocks); /* a launch: it sees all that came before it */
 uint32_t model_era(void);
 void model_access(const model_who *who, const void *p, size_t bytes, int how);
+void model_count(const void *from, size_t bytes); /* from now on, the reads of these bytes */
+long model_reads(void);
 uint64_t model_watch(int64_t block, const uint64_t *p);
 void model_post(int64_t block, uint64_t *p, uint64_t v);
 uint64_t model_random(uint64_t *state);

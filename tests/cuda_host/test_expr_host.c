@@ -51,18 +51,18 @@ static bool met_short_lines(void)
 static void wild_offsets(void)
 {
         static const struct {
-                int64_t n, columns, count;
-        } cases[] = {{1500, 1, 1500}, {300, 1, 4000}, {900, 20, 30}, {700, 1, 30}};
+                int64_t n, columns, count, equal; /* equal: so many offsets that follow one another */
+        } cases[] = {{1500, 1, 1500, 1}, {300, 1, 4000, 1}, {900, 20, 30, 1}, {700, 1, 30, 1}, {300, 1, 20000, 6000}, {60, 20, 20000, 6000}};
         enum { CASES = sizeof cases / sizeof *cases };
         for (int i = 0; i < 2 * CASES; i++) {
-                const int64_t n = cases[i % CASES].n, columns = cases[i % CASES].columns, count = cases[i % CASES].count;
+                const int64_t n = cases[i % CASES].n, columns = cases[i % CASES].columns, count = cases[i % CASES].count, equal = cases[i % CASES].equal;
                 const bool reverse = i / CASES, fold = columns > 1 || reverse == i % 2; /* scans down columns wait too long here */
                 int64_t shape[2] = {n, columns}, results[2] = {fold ? count : n, columns}, ends[1] = {count + 1};
                 const int32_t axis = 0;
                 float *x = calloc((size_t)(n * columns), sizeof *x), *y = calloc((size_t)(results[0] * columns), sizeof *y);
                 int64_t *offsets = calloc((size_t)count + 1, sizeof *offsets);
                 for (int64_t k = 0; k <= count; k++)
-                        offsets[k] = host_learning ? n * k / count : n * k / count + (int64_t)(hash((uint64_t)(k * 100 + i)) % (uint64_t)(2 * n)) - n;
+                        offsets[k] = host_learning ? n * k / count : n * k / count + (int64_t)(hash((uint64_t)(k / equal * 100 + i)) % (uint64_t)(2 * n)) - n;
                 const sf_tensor tx = tensor(x, SF_F32, 2, shape), ty = tensor(y, SF_F32, 2, results), to = tensor(offsets, SF_I64, 1, ends);
                 sf_fold_options f = SF_FOLD_OPTIONS_INIT;
                 sf_scan_options s = SF_SCAN_OPTIONS_INIT;

@@ -32,7 +32,9 @@
  * With SF_STRETCHES totals of stretches follow, one for each block.
  * number[0]: windows of a line; with SF_STRETCHES whole blocks of them. number[1]: strips of
  * columns. number[2]: words of a unit's totals. number[3]: tickets. offset_stride: bytes from one
- * offset to the next. SF_BLOCKS: number[1]: words of scratch before the table.
+ * offset to the next. SF_BLOCKS: number[1]: words of scratch before the table. In folds
+ * there are more warps than windows: the last ones store results of empty segments
+ * (segments_empty.cuh).
  */
 #include "segments_bounds.cuh"
 #if SF_TILES && SF_STRIP > 1
@@ -78,17 +80,23 @@ struct sf_turn {
         sf_line line;        /* at the lane's own column */
         bool there;          /* the lane has a column */
 };
-SF_DEVICE sf_turn sf_turn_of(const sf_params &p, sf_i64 number, int lane)
+SF_DEVICE sf_i64 sf_turns(const sf_params &p) { return (p.number[0] + PARTIES - 1) / PARTIES; }
+/* The lane's own column of the unit. */
+SF_DEVICE void sf_locate_turn(const sf_params &p, sf_turn &t, int lane)
 {
-        const sf_i64 turns = (p.number[0] + PARTIES - 1) / PARTIES;
-        sf_turn t;
-        t.unit = p.units == 1 && number < turns ? 0 : sf_divide(number, turns);
-        t.window = (number - t.unit * turns) * PARTIES;
         const sf_i64 batch = SF_STRIP > 1 ? sf_divide(t.unit, p.number[1]) : t.unit;
         const sf_i64 column = SF_STRIP > 1 ? (t.unit - batch * p.number[1]) * SF_STRIP + lane % SF_STRIP : 0;
         t.there = t.unit < p.units && column < p.inner;
         /* Columns are the last of the batch dimensions. */
         t.line = sf_batch_line(p, t.there ? batch * p.inner + column : 0);
+}
+SF_DEVICE sf_turn sf_turn_of(const sf_params &p, sf_i64 number, int lane)
+{
+        const sf_i64 turns = sf_turns(p);
+        sf_turn t;
+        t.unit = p.units == 1 && number < turns ? 0 : sf_divide(number, turns);
+        t.window = (number - t.unit * turns) * PARTIES;
+        sf_locate_turn(p, t, lane);
         return t;
 }
 
@@ -153,6 +161,21 @@ SF_DEVICE void sf_find_ends(const sf_params &p, const sf_turn &t, int warp, int 
 }
 #endif
 
+#if SF_FOLDS && SF_STRIP > 1
+/* The warp number `number` of those that have no window. */
+SF_DEVICE void sf_store_apart(const sf_params &p, sf_i64 number, int lane)
+{
+        enum { EACH = SF_EMPTY_GROUP / SF_EMPTY_PARTS };
+        const sf_i64 shares = sf_empty_shares(p.segments, 1);
+        sf_turn t;
+        t.unit = shares ? sf_divide(number, shares) : p.units;
+        sf_locate_turn(p, t, lane);
+        const sf_i64 share = number - t.unit * shares, first = share * EACH;
+        if (t.there && sf_is_apart(p, share / SF_EMPTY_PARTS))
+                sf_store_empty(p, t.line, first + lane / SF_STRIP, first + EACH, PARTIES);
+}
+#endif
+
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
@@ -164,7 +187,13 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         const sf_u64 drawn = *ticket;
         if (!thread)
                 sf_hand_in(p, drawn);
-        const sf_turn t = sf_turn_of(p, (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp, lane);
+        const sf_i64 number = (sf_i64)(sf_u32)drawn * (SF_THREADS / 32) + warp;
+#if SF_FOLDS
+        /* A block with stretches has windows in all of its warps, or in none. */
+        if (number >= sf_turns(p) * p.units)
+                return sf_store_apart(p, number - sf_turns(p) * p.units, lane);
+#endif
+        const sf_turn t = sf_turn_of(p, number, lane);
         /* While the warp looks for its segments. */
         if (t.unit < p.units)
                 sf_prefetch_windows(p, t.line, t.window * CHUNK, lane);

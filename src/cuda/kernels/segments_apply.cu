@@ -33,6 +33,7 @@
 #define SF_BACKWARDS 0
 #include "apply_steps.cuh"
 #include "segments_find.cuh"
+#include "segments_empty.cuh"
 
 enum {
         WARPS = SF_THREADS / 32,
@@ -269,6 +270,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         const int thread = sf_thread();
         c.lane = thread & 31;
         c.warp = thread / 32;
+        const sf_i64 all = p.units * p.number[0];
+        if (STORED && sf_block() >= all)
+                return sf_run_apart(p, c, (sf_block() - all) * WARPS + c.warp);
         const sf_i64 unit = p.units == 1 ? 0 : sf_divide(sf_block(), p.number[0]);
         const sf_i64 first = (sf_block() - unit * p.number[0]) * PIECE;
         sf_locate(p, unit, c);

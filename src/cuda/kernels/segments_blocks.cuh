@@ -53,6 +53,7 @@ struct sf_span {
 /* What a block shares. Flags follow, then cells. */
 struct sf_desk {
         sf_span span[2];
+        sf_i64 apart; /* which of the blocks without a window this is; negative: it has one */
         int spans;
         sf_u32 bits[32];          /* those set in numbers of rows, for each warp */
         int last[32];             /* where the last segment begins in a warp's positions */
@@ -419,8 +420,13 @@ SF_DEVICE void sf_find_spans(const sf_params &p)
 {
         sf_desk &desk = sf_the_desk();
         const sf_u64 drawn = sf_draw(p);
-        const sf_i64 turn = (sf_u32)drawn, unit = p.units == 1 ? 0 : sf_divide(turn, p.number[0]),
+        const sf_i64 turn = (sf_u32)drawn, all = p.units * p.number[0],
+                     unit = p.units == 1 ? 0 : sf_divide(turn, p.number[0]),
                      window = turn - unit * p.number[0];
+        desk.apart = turn - all;
+        desk.spans = 0;
+        if (SF_FOLDS && turn >= all)
+                return sf_hand_in(p, drawn);
         const sf_begin_of_span from = sf_span_begins(p, window), to = sf_span_begins(p, window + 1);
         const sf_line line = sf_batch_line(p, unit);
         const sf_i64 count = to.first - from.first;
@@ -468,6 +474,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_clear_flags();
         sf_sync_block();
         const int spans = desk.spans;
+#if SF_FOLDS
+        if (desk.apart >= 0)
+                return sf_store_apart(p, desk.apart * WARPS + sf_thread() / 32,
+                                      sf_thread() & 31);
+#endif
 #pragma unroll 1
         for (int k = 0; k < spans; k++) {
                 if (k) {

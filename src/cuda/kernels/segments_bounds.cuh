@@ -24,6 +24,7 @@ SF_DEVICE sf_u32 sf_up_to(int length)
 }
 
 #include "segments_find.cuh"
+#include "segments_empty.cuh"
 
 /* ------------------------------------------------------------------------------------------------
  * Segments
@@ -212,6 +213,49 @@ SF_DEVICE void sf_store_entry(const sf_params &p, const sf_line &line, sf_i64 se
 {
         if (sf_has_entry(p, segment))
                 sf_store(line.y + segment * p.sy, sf_result_of(p, sf_answered(p, v, sf_length(p, segment)), sf_fetch_results(p, line, line, segment)));
+}
+
+#if SF_FOLDS
+/* Stores the results of empty segments: of those from k on and before `end`, every `step`-th. */
+SF_DEVICE void sf_store_empty(const sf_params &p, const sf_line &line, sf_i64 k, sf_i64 end,
+                              int step)
+{
+#pragma unroll 1
+        for (; k < end; k += step)
+                sf_store_entry(p, line, k, sf_identity(p));
+}
+/* A warp stores those of its share of a line's groups. */
+SF_DEVICE void sf_store_share(const sf_params &p, const sf_line &line, sf_i64 share, int lane)
+{
+#pragma unroll 1
+        for (sf_u32 groups = sf_apart_in(p, share, lane); groups; groups &= groups - 1) {
+                const sf_i64 first =
+                        (share * SF_EMPTY_SHARE + sf_lowest(groups)) * SF_EMPTY_GROUP;
+                sf_store_empty(p, line, first + lane, first + SF_EMPTY_GROUP, 32);
+        }
+}
+#endif
+#if SF_FOLDS && SF_STRIP == 1
+/* The warp number `number` of those that have no window. */
+SF_DEVICE void sf_store_apart(const sf_params &p, sf_i64 number, int lane)
+{
+        const sf_i64 shares = sf_empty_shares(p.segments, 0);
+        const sf_i64 unit = shares ? sf_divide(number, shares) : p.units;
+        if (unit < p.units)
+                sf_store_share(p, sf_batch_line(p, unit), number - unit * shares, lane);
+}
+#endif
+/* What has been found is the first segment from k on that is not empty. Stores the results of those
+ * before it that are not apart, by `team` lanes, of which this one is number `lane`. */
+SF_DEVICE void sf_leave_out(const sf_params &p, const sf_line &line, sf_i64 k, sf_i64 found,
+                            int lane, int team)
+{
+#if SF_FOLDS
+        const sf_ends_of_run ends = sf_ends_of(p, k, found);
+        sf_store_empty(p, line, k + lane, ends.head, team);
+        sf_store_empty(p, line, ends.tail + lane, found, team);
+#endif
+        (void)p, (void)line, (void)k, (void)found, (void)lane, (void)team;
 }
 
 /* Combines the values of a leaf. In a fold the last one becomes the total; in a scan each becomes

@@ -130,7 +130,37 @@ SF_DEVICE void sf_store_entries(const sf_params &p, const sf_span &s)
                 }
         }
 }
-#define sf_store_span(p, s) sf_store_entries(p, s)
+/* The same where segments are so many that some may be apart: one after another. */
+SF_DEVICE void sf_store_many_entries(const sf_params &p, const sf_span &s)
+{
+        const sf_i64 ended = s.past - s.tells, past = ended < p.segments ? ended : p.segments;
+#pragma unroll 1
+        for (sf_i64 k = (s.open < 0 ? 0 : s.open) + sf_thread(); k < past; k += SF_THREADS) {
+                if (sf_is_apart(p, k / SF_EMPTY_GROUP)) {
+                        const sf_i64 next = sf_after_empty_singly(p, k, sf_bound(p, k));
+                        const sf_i64 more = (next & -(sf_i64)SF_EMPTY_GROUP) - k;
+                        k += more > 0 ? (more - 1) / SF_THREADS * SF_THREADS : 0;
+                        continue;
+                }
+                sf_raw<4> begin, end;
+                sf_load(sf_offset_at(p, k), begin);
+                sf_load(sf_offset_at(p, k + 1), end);
+                const sf_u32 last = sf_in_span(p, s, end) - 1;
+                sf_result r = sf_result_of(p, sf_answered(p, sf_identity(p), 0), sf_results());
+                const bool empty = begin.w[0] == end.w[0] && k >= s.k;
+                if (!empty && last < (sf_u32)s.count)
+                        sf_shared_load(sf_cell(s, (int)last), r);
+                if (empty || last < (sf_u32)s.count)
+                        sf_store(s.y + k * p.sy, r);
+        }
+}
+SF_DEVICE void sf_store_span(const sf_params &p, const sf_span &s)
+{
+        if (s.past - s.k > SF_EMPTY_GROUP)
+                sf_store_many_entries(p, s);
+        else
+                sf_store_entries(p, s);
+}
 #else
 /* Stores the results of a scan in vectors of EACH. */
 template <int EACH> SF_DEVICE void sf_store_vectors(const sf_span &s)
@@ -171,6 +201,17 @@ SF_DEVICE void sf_store_span(const sf_params &, const sf_span &s)
  * Flags
  * ---------------------------------------------------------------------------------------------- */
 
+/* Of a long run of empty segments that has segment k: after how many others, a multiple of STEP, the
+ * last of them comes before `past`. */
+template <int STEP> SF_DEVICE sf_i64 sf_same_offsets(const sf_params &p, sf_i64 k, sf_i64 past)
+{
+        const sf_i64 at = sf_bound(p, k);
+        if (sf_bound(p, k + SF_EMPTY_GROUP / 2) != at)
+                return 0;
+        const sf_i64 next = sf_after_empty_singly(p, k, at), last = next < past ? next : past - 1;
+        return last > k ? (last - k) / STEP * STEP : 0;
+}
+
 /* Clears the flags. */
 SF_DEVICE void sf_clear_flags()
 {
@@ -188,6 +229,11 @@ SF_DEVICE void sf_set_flags(const sf_params &p, const sf_span &s)
         const char *from = sf_offset_at(p, s.k + sf_thread());
 #pragma unroll 1
         for (sf_i64 left = s.past - s.k - sf_thread(); left > 0; left -= NEXT) {
+                if (left > SF_EMPTY_GROUP) {
+                        const sf_i64 same = sf_same_offsets<NEXT>(p, s.past - left, s.past);
+                        from += same * OFFSET;
+                        left -= same;
+                }
                 const int few = left < NEXT ? (int)left : NEXT;
                 sf_raw<4> low[SOME];
 #pragma unroll

@@ -152,6 +152,16 @@ SF_DEVICE void sf_do_group(const sf_params &p, const sf_window &w, const sf_grou
 #endif
 }
 
+/* A lane that is in a run of more than SOME_EMPTY empty segments goes on where others begin. It
+ * looks whether it is now and then, when the segment's number is a multiple of that. */
+enum { SOME_EMPTY = 32 };
+SF_DEVICE sf_i64 sf_skip_empty(const sf_params &p, const sf_window &w, sf_i64 k, int at)
+{
+        const sf_i64 found = sf_after_empty_singly(p, k, w.first + at);
+        sf_leave_out(p, w.line, k, found, 0, 1);
+        return found;
+}
+
 /* k: the segment before the first one that begins in the window or after it. */
 SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
 {
@@ -192,6 +202,9 @@ SF_DEVICE void sf_run_window(const sf_params &p, const sf_window &w, sf_i64 k)
 #endif
                         more = s.more;
                         if (more) {
+                                if (s.empty && !(k & (SOME_EMPTY - 1)) &&
+                                    sf_bound(p, k + SOME_EMPTY) == w.first + begin)
+                                        k = sf_skip_empty(p, w, k + 1, begin) - 1;
                                 begin = end;
                                 end = sf_near_bound(p, w.first, ++k + 1);
                                 s = sf_part_of(p, k, begin, end, begin, 0);

@@ -49,6 +49,15 @@ SF_DEVICE void sf_go_on(const sf_params &p, const sf_window &w, const sf_part &s
         ahead.at = -1;
 }
 
+/* A warp that has met nothing but empty segments, up to position `at` of the window, goes on where
+ * others begin. */
+SF_DEVICE void sf_skip_empty(const sf_params &p, const sf_window &w, int at, sf_ahead &ahead)
+{
+        const sf_i64 found = sf_after_empty(p, ahead.k, w.first + at, w.lane);
+        sf_leave_out(p, w.line, ahead.k, found, w.lane, 32);
+        ahead.k = found;
+}
+
 /* The parts of the first `few` lanes are a group, each a lane's. */
 SF_DEVICE void sf_run_short(const sf_params &p, const sf_window &w, const sf_part &s, int few,
                             sf_i64 k)
@@ -83,6 +92,12 @@ SF_DEVICE void sf_next_group(const sf_params &p, const sf_window &w, sf_view &vi
         sf_u32 on;
         const sf_part s = sf_look_ahead(p, w, ahead, on);
         const sf_u32 number = ahead.at >= 0 ? ahead.number : 0;
+        if (!sf_ballot(s.length != 0)) {
+                sf_go_on(p, w, s, on, 31, ahead);
+                if (ahead.more)
+                        sf_skip_empty(p, w, ::sf_shuffle(s.at, 30), ahead);
+                return;
+        }
         /* Parts of at most FEW elements are a group of their own if there are many of them. */
         const int few = sf_lowest(sf_ballot(s.length > FEW || lane == 31));
         if ((!number || !::sf_shuffle(s.length, 0)) && few >= 24) {

@@ -192,6 +192,54 @@ SF_DEVICE void sf_run_late(const sf_params &p, sf_course &c, sf_i64 segment)
         sf_sync_block();
 }
 
+/* Stores what empty segments fold to, of those from k on and before `end`. */
+SF_DEVICE void sf_run_empty(const sf_params &p, sf_course &c, sf_i64 k, sf_i64 end)
+{
+        const sf_span s = {0, 0, 0, sf_cells_of(c.warp), false};
+        sf_row row = {};
+        row.rows = 1;
+        row.head = c.lane;
+        row.empty = true;
+#pragma unroll 1
+        for (; k < end; k += 32) {
+                row.there_is = k + c.lane < end;
+                row.segment = row.there_is ? k + c.lane : k;
+                sf_load_still(p, c, row.segment);
+                sf_run_rows<4>(p, c, s, row, 0);
+        }
+}
+
+/* What a warp without a window does: its share of the groups that are apart. */
+SF_DEVICE void sf_run_apart(const sf_params &p, sf_course &c, sf_i64 number)
+{
+        const sf_i64 shares = sf_empty_shares(p.segments, 0), unit = sf_divide(number, shares);
+        if (unit >= p.units)
+                return;
+        sf_locate(p, unit, c);
+        const sf_i64 share = number - unit * shares;
+#pragma unroll 1
+        for (sf_u32 groups = sf_apart_in(p, share, c.lane); groups; groups &= groups - 1) {
+                const sf_i64 first = (share * SF_EMPTY_SHARE + sf_lowest(groups)) * SF_EMPTY_GROUP;
+                sf_run_empty(p, c, first, first + SF_EMPTY_GROUP);
+        }
+}
+
+/* A warp has met as many empty segments as it looks at, at `position`: it goes on from k on where
+ * others begin, or at `past`. */
+SF_DEVICE void sf_skip_empty(const sf_params &p, sf_course &c, sf_i64 position, sf_i64 &k,
+                             sf_i64 past)
+{
+        const sf_i64 found = sf_after_empty(p, k, position, c.lane);
+        const sf_i64 next = found < past ? found : past;
+        if (STORED) {
+                const sf_i64 all = next < p.segments ? next : p.segments;
+                const sf_ends_of_run ends = sf_ends_of(p, k, all);
+                sf_run_empty(p, c, k, ends.head);
+                sf_run_empty(p, c, ends.tail, all);
+        }
+        k = next;
+}
+
 /* Computes segments from k on: as many as fit into 32 rows, or one that needs more. False: the span
  * has no whole segment any more. */
 SF_DEVICE bool sf_run_some(const sf_params &p, sf_course &c, sf_span &s, sf_i64 &k, sf_i64 past)
@@ -205,6 +253,10 @@ SF_DEVICE bool sf_run_some(const sf_params &p, sf_course &c, sf_span &s, sf_i64 
         const int whole = sf_lowest(~sf_ballot(in)), length = lane < whole ? end - begin : 0;
         if (!whole)
                 return false;
+        if (whole == 31 && k + 31 < past && !sf_ballot(length != 0)) {
+                sf_skip_empty(p, c, s.first + ::sf_shuffle(begin, 0), k, past);
+                return true;
+        }
         if (::sf_shuffle(length, 0) > CHUNK) {
                 sf_await(s);
                 sf_flush(p, c, s, ::sf_shuffle(begin, 0));

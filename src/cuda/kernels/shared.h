@@ -394,6 +394,17 @@ SF_BOTH sf_amount sf_block_end(sf_amount threads, sf_amount row, sf_amount value
 /* segments_down.cuh: leaves of a tile for each warp. */
 enum { SF_DOWN_LEAVES = 4 };
 
+/* segments_empty.cuh: so many segments without elements are stored together; and how many warps look
+ * for such groups, for each line or strip of columns. For a line, a warp has SF_EMPTY_SHARE groups;
+ * for columns, a part of one. H200: a warp stores some 20 GB/s, so that 2^23 results of a line take
+ * few microseconds. */
+enum { SF_EMPTY_GROUP = 4096, SF_EMPTY_SHARE = 8, SF_EMPTY_PARTS = 8 };
+SF_BOTH sf_i64 sf_empty_shares(sf_i64 segments, int down)
+{
+        const sf_i64 groups = segments / SF_EMPTY_GROUP;
+        return down ? groups * SF_EMPTY_PARTS : (groups + SF_EMPTY_SHARE - 1) / SF_EMPTY_SHARE;
+}
+
 /* segments_tiles.cuh: what a block shares before its warps' cells, 64 values. */
 SF_BOTH sf_amount sf_tiles_desk(sf_amount value) { return 64 * value; }
 
