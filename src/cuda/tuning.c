@@ -105,7 +105,7 @@ static const row rows[] = {
          * mean 1, share of a copy: scans of 128 x 16, six blocks: 0.55, 256 x 16, three: 0.55, 256
          * x 8, four: 0.46, 128 x 8, eight: 0.44; sums of 128 x 16, seven: 0.52, 256 x 16, four:
          * 0.50, 256 x 8, five: 0.37. */
-        {SF_CUDA_SEGMENTS, 2, -1, 16, 8, 8, 70, {128, 16, 6, 0, 0}},
+        {SF_CUDA_SEGMENTS, 2, -1, 16, 8, 8, 70, {128, 16, 7, 0, 0}},
 
         /* Rows of 8 elements, and cells for 8 chunks (`more`) of 32 rows; of wide elements for 4. With
          * three blocks wide elements would spill (nvcc 13, sm_90). */
