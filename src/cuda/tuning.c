@@ -70,21 +70,23 @@ static const row rows[] = {
          * apply.cu a warp has one line, for which it has too many lanes. Of others, those that leave
          * a multiprocessor two blocks, of which one copies while the other computes: up to 512
          * threads, 16384 f32. H200, share of a copy of 256 MiB, with the rows above -> with this
-         * one, in one run:
+         * one (the last two aligned ones, and 20001, of a first version):
          *
          *     aligned     f32 softmax     bf16 softmax
-         *     64          0.40 -> 0.95    0.19 -> 0.75
-         *     128         0.79 -> 0.95    0.37 -> 0.79
-         *     200, 256    0.92 -> 0.97    0.69 -> 0.80
+         *     64          0.40 -> 0.97    0.19 -> 0.81
+         *     128         0.79 -> 0.96    0.37 -> 0.84
+         *     200, 256    0.92 -> 0.98    0.69 -> 0.89
          *     512         the same        0.82 -> 0.80
          *     1000        0.97 -> 0.93    0.90 -> 0.75
          *
          *     others      f32 softmax     f32 layer norm    bf16 softmax
-         *     35          0.12 -> 0.94    0.12 -> 0.95      0.04 -> 0.56
-         *     513         0.39 -> 0.87    0.52 -> 0.93      0.19 -> 0.52
-         *     1001        0.71 -> 0.80    0.83 -> 0.95      0.38 -> 0.59
-         *     4097        0.68 -> 0.86    0.77 -> 0.94      0.36 -> 0.51
-         *     10007       0.83 -> 0.84    0.76 -> 0.93
+         *     35          0.12 -> 0.98    0.12 -> 0.97      0.04 -> 0.65
+         *     513         0.49 -> 0.95    0.42 -> 0.96      0.23 -> 0.55
+         *     1001        0.86 -> 0.97    0.78 -> 0.97      0.46 -> 0.76
+         *     2049        0.49 -> 0.93    0.55 -> 0.97      0.28 -> 0.52
+         *     4097        0.63 -> 0.93    0.71 -> 0.99      0.26 -> 0.55
+         *     10007       0.76 -> 0.90    0.85 -> 0.96      0.51 -> 0.60
+         *     16001       0.83 -> 0.82    0.90 -> 0.95      0.49 -> 0.52
          *     20001       0.76 -> 0.56    0.73 -> 0.63
          */
         {SF_CUDA_APPLY_SHORT, -1, -1, 16, 8, 8, 70, {512, 32, 2, 4, 4}},
@@ -102,9 +104,9 @@ static const row rows[] = {
         {SF_CUDA_SEGMENTS, 0, -1, 16, 8, 8, 70, {128, 32, 4, 0, 0}},
         {SF_CUDA_SEGMENTS, 1, -1, 16, 8, 8, 70, {128, 32, 5, 0, 0}},
         /* Of a chunk; the block has a warp more. H200, 2^26 f32 in segments of Pareto's lengths,
-         * mean 1, share of a copy: scans of 128 x 16, six blocks: 0.55, 256 x 16, three: 0.55, 256
-         * x 8, four: 0.46, 128 x 8, eight: 0.44; sums of 128 x 16, seven: 0.52, 256 x 16, four:
-         * 0.50, 256 x 8, five: 0.37. */
+         * mean 1, share of a copy: scans of 128 x 16, seven blocks: 0.59, six: 0.53; sums 0.56 and 0.41.
+         * An earlier version, scans: 128 x 16, six: 0.55, 256 x 16, three: 0.55, 256 x 8, four:
+         * 0.46, 128 x 8, eight: 0.44. */
         {SF_CUDA_SEGMENTS, 2, -1, 16, 8, 8, 70, {128, 16, 7, 0, 0}},
 
         /* Rows of 8 elements, and cells for 8 chunks (`more`) of 32 rows; of wide elements for 4. With
