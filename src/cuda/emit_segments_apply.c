@@ -91,6 +91,12 @@ static bool stores_folds(const chain *c)
         return stored;
 }
 
+/* Blocks of a line: segments that begin behind its last element, which are empty, belong to one too. */
+static int64_t blocks_of(const chain *c, const shares *u)
+{
+        return c->n / (u->warps * u->chunks * 32 * u->row) + 1;
+}
+
 /* One of the launches: of the whole chain, or of step `only` of long segments, counted from 1. */
 static bool write_launch(const chain *c, const sf_step *first, const shares *u,
                          const sf_cuda_chip *chip, int32_t only, sf_cuda_launch *l)
@@ -98,7 +104,7 @@ static bool write_launch(const chain *c, const sf_step *first, const shares *u,
         sf_cuda_spec *spec = &l->spec;
         const int64_t size = size_of((int32_t)c->source[0].dt), slot = sf_cuda_slot_size(c);
         const int64_t cells = u->chunks * 32 * u->row;
-        const int64_t each = ceil_div(c->n, u->warps * cells), all = each * first->batch;
+        const int64_t each = blocks_of(c, u), all = each * first->batch;
         const int64_t apart = stores_folds(c) ? first->batch * sf_empty_shares(first->segments.count, false) : 0;
         const int64_t blocks = only ? at_most(all, chip->multiprocessors * u->resident) : all + ceil_div(apart, u->warps);
         const int64_t shared = sf_several_desk(u->warps, u->per, slot) +
@@ -146,7 +152,7 @@ sf_status sf_cuda_plan_segments_chain(const sf_context *ctx, chain *c, const sf_
                 return SF_OK;
         shares u;
         SF_TRY(find_shares(ctx, chip, c, &plan->launch[0].spec, &u));
-        const int64_t each = ceil_div(c->n, u.warps * u.chunks * 32 * u.row);
+        const int64_t each = blocks_of(c, &u);
         const int64_t most = 32 * u.per * 32 * u.row;
         const bool longer = c->n > most;
         /* Where segments are too long on average, one stage after another is as good. H200, softmax
