@@ -248,9 +248,9 @@ static sf_status plan_tiles_down(const sf_context *ctx, const sf_step *s, const 
  * (segments_blocks.cuh). A reversed index needs the length of its segment, which is not kept there.
  * H200, 2^26 f32, share of a copy, a warp a window and a block a window: mean 1, uniform lengths, scan
  * 0.54 and 0.87, sum 0.53 and 0.69, Pareto's 0.16 and 0.59, 0.18 and 0.56; mean 2, uniform, scan 0.52
- * and 0.83, sum 0.46 and 0.67. Of 3 and 4 a warp's have 0.40 and 0.33. A first version for blocks, which
- * had 0.57 and 0.53 at a mean of 1 and of 2, had 0.53 at 8, where a warp's have 0.67: so the limit lies
- * between 4 and 8. */
+ * and 0.83, sum 0.46 and 0.67. Of 3 and 4 a warp's have 0.40 and 0.33. A first version for blocks had
+ * 0.77 at a mean of 1 and 0.53 at 8, where a warp's have 0.67: so the limit lies between 4 and 8. Means of
+ * 3 to 5 were not timed with blocks. */
 enum { TINY = 6 };
 static int64_t windows_of(const sf_step *s, const sf_cuda_tile *tile)
 {

@@ -82,19 +82,15 @@ template <int K> SF_DEVICE void sf_fetch_all(const sf_params &p, const sf_course
 /* Folds the thread's rows, for each of its columns. */
 template <int K, class ASK> SF_DEVICE void sf_fold_items(const sf_params &p, const sf_course &c, sf_vectors (&v)[SF_ITEMS], sf_total<K> (&total)[SF_WIDTH], ASK &ask)
 {
-        typedef sf_dtype<sf_recipe<K>::ACC> number;
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
         enum { LEVELS = 8 };
         sf_total<K> left[LEVELS][SF_WIDTH]; /* of 2^l rows, for the bits l of the rows done */
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_number_of_step<K> one[SF_WIDTH];
-                sf_load_numbers<K>(p, c, v[i], one, ask);
-                sf_keep_numbers<K>(v[i], one);
+                sf_take_numbers<K>(p, c, v[i], one, ask);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
-                        if (sf_recipe<K>::MASK >= 0)
-                                one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one[j] : number::constant(FIELD(K, identity));
                         sf_total<K> sum = sf_held<K>::choose(i < c.rows, sf_held<K>::settle(sf_held<K>::lift(one[j])), neutral);
                         int level = 0;
 #pragma unroll

@@ -9,12 +9,7 @@ SF_DEVICE void sf_numbers_of(const sf_params &p, const sf_course &c, int left, i
         typedef sf_dtype<sf_recipe<K>::ACC> number;
         if (CROWDED)
                 sf_take_in_turn(v);
-        sf_load_numbers<K>(p, c, v, one, ask);
-        sf_keep_numbers<K>(v, one);
-        if (sf_recipe<K>::MASK >= 0)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v, j) ? one[j] : number::constant(FIELD(K, identity));
+        sf_take_numbers<K>(p, c, v, one, ask);
         if (SF_RAGGED && !WHOLE)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)

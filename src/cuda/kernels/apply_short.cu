@@ -74,12 +74,9 @@ SF_DEVICE void sf_fold_vectors(const sf_params &p, const sf_course &c, sf_vector
                 const bool cut = !sf_is_whole<WHOLE>(i) && !HARMLESS;
                 sf_few<sf_recipe<K>::OP, K> few;
                 sf_number_of_step<K> one[SF_WIDTH];
-                sf_load_numbers<K>(p, c, v[i], one, ask);
-                sf_keep_numbers<K>(v[i], one);
+                sf_take_numbers<K>(p, c, v[i], one, ask);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
-                        if (sf_recipe<K>::MASK >= 0)
-                                one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v[i], j) ? one[j] : number::constant(FIELD(K, identity));
                         if (cut)
                                 one[j] = sf_index(c, i, j) < left ? one[j] : number::constant(FIELD(K, neutral));
                         few.set(j, one[j]);

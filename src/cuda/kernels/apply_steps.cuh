@@ -345,6 +345,26 @@ SF_DEVICE void sf_keep_numbers(sf_vectors &v, const sf_number_of_step<K> (&one)[
 #undef OPERAND
 }
 
+/* What a mask leaves out becomes the identity. */
+template <int K>
+SF_DEVICE void sf_mask_numbers(const sf_params &p, const sf_course &c, const sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH])
+{
+        typedef sf_dtype<sf_recipe<K>::ACC> number;
+        if (sf_recipe<K>::MASK >= 0)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v, j) ? one[j] : number::constant(FIELD(K, identity));
+}
+
+/* What step K folds of a vector; what a later step takes of it is kept. */
+template <int K, class ASK>
+SF_DEVICE void sf_take_numbers(const sf_params &p, const sf_course &c, sf_vectors &v, sf_number_of_step<K> (&one)[SF_WIDTH], ASK &ask)
+{
+        sf_load_numbers<K>(p, c, v, one, ask);
+        sf_keep_numbers<K>(v, one);
+        sf_mask_numbers<K>(p, c, v, one);
+}
+
 /* Bit k: the numbers of step k are kept for a later step. */
 #define OPERAND(k, dt, unit, made) | ((made) >= 0 && (unit) == 1 ? 1 << ((made) >= 0 ? (made) : 0) : 0)
 enum { KEEPERS = 0 SF_OPERAND_LIST(OPERAND) };

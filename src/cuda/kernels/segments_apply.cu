@@ -156,7 +156,6 @@ template <int K, bool EACH> SF_DEVICE void sf_fold_vector(const sf_params &p, co
                                                           sf_total<K> *a)
 {
         typedef sf_dtype<sf_recipe<K>::ACC> number;
-        const sf_number_of_step<K> identity = number::constant(FIELD(K, identity));
         const sf_number_of_step<K> missing = number::constant(FIELD(K, neutral));
         const sf_total<K> neutral = sf_lifted<K>(FIELD(K, neutral));
         sf_few<sf_recipe<K>::OP, K> few;
@@ -168,11 +167,10 @@ template <int K, bool EACH> SF_DEVICE void sf_fold_vector(const sf_params &p, co
                 sf_load_numbers<K>(p, c, v, one, careful);
         }
         sf_keep_numbers<K>(v, one);
+        sf_mask_numbers<K>(p, c, v, one);
 #pragma unroll
         for (int j = 0; j < SF_WIDTH; j++) {
                 const bool exists = there >> j & 1;
-                if (sf_recipe<K>::MASK >= 0)
-                        one[j] = sf_keeps<sf_recipe<K>::MASK>::at(c, v, j) ? one[j] : identity;
                 one[j] = exists ? one[j] : missing;
                 if (EACH)
                         a[EACH ? j : 0] = sf_held<K>::choose(

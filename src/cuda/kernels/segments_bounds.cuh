@@ -270,6 +270,21 @@ template <int N> SF_DEVICE void sf_combine_leaf(sf_acc (&v)[N])
                                 v[i] = sf_combine(v[i < b ? 0 : SF_FOLDS ? i - b : i / b * b - 1], v[i]);
 }
 
+/* Folds N totals; `next` gives them in turn. */
+template <int N, class NEXT> SF_DEVICE sf_acc sf_fold_totals(NEXT next)
+{
+        sf_acc v[N];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                v[i] = next(i);
+#pragma unroll
+        for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                for (int i = 0; i + b < N; i += 2 * b)
+                        v[i] = sf_settled(sf_combine(v[i], v[i + b]));
+        return v[0];
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Totals of chunks
  *

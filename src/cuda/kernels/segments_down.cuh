@@ -40,21 +40,6 @@ SF_DEVICE sf_acc sf_fold_leaf(const sf_params &p, const sf_line &line, const sf_
         return sf_settled(v[SF_LEAF - 1]);
 }
 
-/* Folds N totals; `next` gives them in turn. */
-template <int N, class NEXT> SF_DEVICE sf_acc sf_fold_totals(NEXT next)
-{
-        sf_acc v[N];
-#pragma unroll
-        for (int i = 0; i < N; i++)
-                v[i] = next(i);
-#pragma unroll
-        for (int b = 1; b < N; b *= 2)
-#pragma unroll
-                for (int i = 0; i + b < N; i += 2 * b)
-                        v[i] = sf_settled(sf_combine(v[i], v[i + b]));
-        return v[0];
-}
-
 /* Folds the totals of `count` tiles on a level, from number `first` on. */
 SF_DEVICE sf_acc sf_fold_tiles(const sf_params &p, const sf_heap &heap, int level, sf_i64 first,
                                int count, int lane)

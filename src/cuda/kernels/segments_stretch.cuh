@@ -43,16 +43,7 @@ SF_DEVICE sf_stretch sf_stretch_of(const sf_params &p, sf_i64 first, sf_i64 k)
 /* The column's totals of `count` warps from `first` on; count is a power of two. */
 template <int COUNT> SF_DEVICE sf_acc sf_fold_warps(const sf_together &b, int first, int lane)
 {
-        sf_acc v[COUNT];
-#pragma unroll
-        for (int i = 0; i < COUNT; i++)
-                v[i] = b.total[first + i][lane];
-#pragma unroll
-        for (int n = 1; n < COUNT; n *= 2)
-#pragma unroll
-                for (int i = 0; i + n < COUNT; i += 2 * n)
-                        v[i] = sf_settled(sf_combine(v[i], v[i + n]));
-        return v[0];
+        return sf_fold_totals<COUNT>([&](int i) { return b.total[first + i][lane]; });
 }
 
 template <int BIT> struct sf_warps_before {
