@@ -94,10 +94,9 @@ layout sf_cuda_shifted(layout l, bool always)
         /* Elements of 4 bytes are read as fast one by one, and so are aligned vectors of 8 bytes.
          * H200, rows of 316 f16, share of a copy: 0.77 in vectors of four, 0.44 in shifted ones of
          * eight. */
-        const bool narrow = in <= 2 && l.width * in < 8, several = in == 4 && s->nseq > 1;
+        const bool narrow = in <= 2 && l.width * in < 8, several = in >= 4 && s->nseq > 1;
         const bool pays = l.width < most && (always || narrow || several);
-        /* Runs of several dimensions may end inside a vector, so they should be long. */
-        const bool runs = s->nseq == 1 || (x == 1 && l.line.len >= 8 * most);
+        const bool runs = s->nseq == 1 || (x == 1 && l.line.len >= (in > 4 ? 256 : 8) * most);
         if (l.nbatch < s->nbatch || !pays || s->fuse || s->sibling || !runs || !x || !y || l.line.len < 2 * most)
                 return l;
         l.width = most;
@@ -236,7 +235,7 @@ draft sf_cuda_draft(sf_cuda_launch *launch, sf_cuda_kernel kernel, const layout 
         const sf_step *s = l->step;
         sf_cuda_spec *spec = &launch->spec;
         bool down = l->nbatch < s->nbatch;
-        const bool ragged = (s->nseq == 1 || (down && l->early)) &&
+        const bool ragged = (s->nseq == 1 || (down && (l->early || l->shift_in))) &&
                             !aligned_to(down ? l->line.len : s->n, l->width);
         draft d;
         d.launch = launch;

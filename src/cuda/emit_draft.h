@@ -327,6 +327,7 @@ sf_step sf_cuda_fold_resumed(const sf_step *s, int64_t chunks, bool down);
  * SF_CUDA_TOTALS_ONLY, for columns: the totals of chunks stay in scratch, and the caller plans what
  * becomes of them. */
 #define SF_CUDA_TOTALS_ONLY (-2)
+#define SF_CUDA_IN_SCRATCH (-3)
 sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
 sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from);
 

@@ -61,7 +61,7 @@ static sf_status resume_all(const sf_context *ctx, const sf_step *s, int64_t chu
 sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, int64_t from)
 {
         const sf_step *s = l->step;
-        const bool resume = from >= 0, cuts = sf_cuda_cuts(s).apart;
+        const bool resume = from >= 0, cuts = sf_cuda_cuts(s).apart, only = from == SF_CUDA_TOTALS_ONLY;
         const int64_t begin = (int64_t)plan->scratch; /* of its own totals */
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, l);
         sf_cuda_spec *spec = &d.launch->spec;
@@ -69,7 +69,9 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         SF_TRY(sf_cuda_draft_tile(ctx, chip, &d, &tile));
         int64_t width = l->width, n = at_least(reached(l, s->n), 1), vectors = ceil_div(n, width), held = at_least(tile.elements / width, 1);
         const bool bytes = l->in == 1 && sf_op_free(s->op, s->acc) && s->op != SF_PROD && !s->fuse && !s->m; /* fold_packed.cuh */
-        const bool beside = cuts && !s->m; /* SF_BESIDE in fold_rows.cuh */
+        const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        /* SF_BESIDE in fold_rows.cuh */
+        const bool beside = cuts ? !s->m : l->shift_in && !s->m && vectors > 16 && !pair;
         /* loads twice as much, or does more for each vector */
         if ((l->shift_in && !beside) || (l->early && !bytes))
                 held = at_least(held / 2, 1);
@@ -86,13 +88,13 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         bool single = vectors <= 32 * held && !cuts;
         spec->threads = tile.threads;
         /* totals are twice as large */
-        spec->extra[SF_CUDA_RESIDENT] = resume && sf_cuda_is_pair(spec->op, spec->acc) ? 1 : tile.resident;
+        spec->extra[SF_CUDA_RESIDENT] = resume && pair ? 1 : tile.resident;
         if (single) {
                 team = at_most(pow2_up(vectors), 32);
                 items = ceil_div(vectors, team);
                 /* The split into lanes and items that leaves the fewest idle. H200, rows of 514 i8:
                  * 0.55 of a copy, 0.35 without; of 621 u8 0.66, 0.44. */
-                for (int64_t t = team / 2; t >= 4 && ceil_div(vectors, t) <= held; t /= 2)
+                for (int64_t t = team / 2; t >= (beside ? 32 : 4) && ceil_div(vectors, t) <= held; t /= 2)
                         if (5 * ceil_div(vectors, t) * t <= 4 * items * team) {
                                 team = t;
                                 items = ceil_div(vectors, t);
@@ -124,6 +126,8 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
                 part = length / (team / 32);
                 d.p.number[1] = length;
         }
+        if (beside && !cuts && !chip->small_tiles)
+                spec->extra[SF_CUDA_RESIDENT] = s->nseq > 1 ? 2 : 3;
         /* Smaller blocks, where nothing is shared in one. H200, share of a copy: rows of 3393 f32 0.86
          * instead of 0.82, of 2049 1.19 instead of 1.17; but of 140 f64 1.37 instead of 1.40. */
         if (!chip->small_tiles && spec->threads == 256 && team <= 128 && l->in < 8 && s->nseq == 1 && chunks == 1) {
@@ -137,7 +141,7 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         int64_t shared = spec->threads / 32 * held_size(s);
         if (cuts)
                 sf_cuda_set_cuts(&d, s, begin, plan);
-        else if (chunks > 1)
+        else if (chunks > 1 || only)
                 sf_cuda_fold_to_scratch(&d, s, s->batch * chunks, plan);
         /* Of totals x is NULL, or as far before it as positions begin early. */
         d.p.scratch = (uint64_t)(resume ? from + (int64_t)(uintptr_t)s->x : begin);
@@ -146,10 +150,10 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         d.p.number[2] = part;
         plan->launches++;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, ceil_div(d.p.units, rows * (spec->threads / team)), shared));
-        d.launch->scratch_fields = chunks > 1 || resume;
+        d.launch->scratch_fields = chunks > 1 || resume || only;
         if (cuts)
                 return sf_cuda_cuts(s).then ? sf_cuda_resume_cuts(ctx, s, begin, false, chip, plan) : SF_OK;
-        return chunks == 1 ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, begin, false, chip, plan, sf_cuda_fold_rows);
+        return chunks == 1 || only ? SF_OK : resume_all(ctx, s, chunks, s->batch * chunks, begin, false, chip, plan, sf_cuda_fold_rows);
 }
 
 /* Does a thread have room for all rows, where groups would leave a third of the threads idle? */
@@ -231,7 +235,7 @@ static sf_status plan_flat(const sf_context *ctx, const layout *l, const sf_cuda
                         units >= 4 * threads * chip->multiprocessors;
         if (!*fits)
                 return SF_OK;
-        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_FOLD, &own);
+        draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, &own);
         sf_cuda_spec *spec = &d.launch->spec;
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)s->n;
@@ -247,7 +251,7 @@ static sf_status plan_flat(const sf_context *ctx, const layout *l, const sf_cuda
         d.p.number[1] = vectors;
         d.p.number[2] = threads;
         d.p.number[3] = s->n;
-        plan->launches = 1;
+        plan->launches++;
         return sf_cuda_finish(ctx, chip, &d, ceil_div(units, threads), 0);
 }
 
@@ -290,7 +294,10 @@ static void share_columns(const layout *l, const sf_cuda_chip *chip, bool resume
         const int64_t vectors = ceil_div(l->line.len, width);
         /* The number of columns in a strip does not depend on the vectors: narrow vectors are taken
          * several at a time. */
-        c->cut = sf_cuda_strip(vectors, c->tile.more, c->tile.threads);
+        /* Totals: so few that it matters how many threads go through them. */
+        const bool few = resume && !sf_cuda_cuts(s).apart && !chip->small_tiles &&
+                         outer * ceil_div(vectors, c->tile.more) < chip->multiprocessors;
+        c->cut = sf_cuda_strip(vectors, few ? 8 : c->tile.more, few ? 256 : c->tile.threads);
         c->one = !several_folds(s) && sf_op_free(s->op, s->acc);
         /* Whole rows of a narrow matrix have too few columns to give each thread several. H200,
          * (2^22, 33), (2^22, 101), share of a copy: one large block 0.86, 0.89; two 0.83, 0.82.
@@ -303,7 +310,7 @@ static void share_columns(const layout *l, const sf_cuda_chip *chip, bool resume
                                          c->tile.beside};
                 c->cut = sf_cuda_strip(vectors, c->tile.more, c->tile.threads);
         }
-        c->beside = c->cut.whole ? 1 : at_most(at_least(c->tile.beside / width, 1),
+        c->beside = c->cut.whole || few ? 1 : at_most(at_least(c->tile.beside / width, 1),
                                                pow2_up(ceil_div(vectors, c->cut.slots)));
         const int64_t elements = c->tile.elements / (chip->small_tiles ? 2 : 1);
         c->items = at_least(pow2_down(elements / (width * c->beside)), 1);
@@ -421,7 +428,7 @@ static void begin_early(layout *l, sf_step *own)
         const bool plain = !s->m && !s->fuse && !s->sibling && l->line.x == in;
         /* Results are not aligned then, and stored one by one: of short columns they are much. */
         const int64_t most = s->n * in <= 8 * out ? at_least(4 / out, 1) : 16 / in;
-        for (int64_t w = most; plain && w > l->width; w /= 2) {
+        for (int64_t w = most; plain && w > l->width && w * in >= at_most(4, in * most); w /= 2) {
                 const int64_t past = (int64_t)((uintptr_t)s->x / (uintptr_t)in) & (w - 1);
                 bool fits = 2 * ceil_div(past + len, w) * w <= 3 * len;
                 for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
@@ -440,6 +447,19 @@ static void begin_early(layout *l, sf_step *own)
                 l->past = (int)past;
                 return;
         }
+}
+
+/* Bytes in rows that begin anywhere: in vectors at any address. H200, share of a copy, so and byte by
+ * byte: 16777217 x 121 u8 0.87, 0.24; 1024 x 956 x 8193 u8 into i64 0.80, 0.59; but 363286 x 2049
+ * f16 0.70, 0.74. */
+static void shift_columns(layout *l)
+{
+        const sf_step *s = l->step;
+        if (l->in > 1 || l->width >= 4 || l->line.len < 16 || l->line.x != 1 || l->early ||
+            s->n <= 4 * size_of((int32_t)s->out) || s->m || s->fuse || s->sibling)
+                return;
+        l->width = 16;
+        l->shift_in = true;
 }
 
 /* Folds the totals of chunks whose rows began early: in scratch the rows of s are in those of
@@ -477,6 +497,8 @@ sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const 
                 SF_TRY(plan_flat(ctx, &l, chip, plan, &flat));
         if (flat)
                 return SF_OK;
+        if ((from == -1 || only) && !cuts)
+                shift_columns(&l);
         draft d = sf_cuda_draft(&plan->launch[plan->launches], SF_CUDA_FOLD, &l);
         sf_cuda_spec *spec = &d.launch->spec;
         shares c;
@@ -503,7 +525,7 @@ sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const 
                 sf_cuda_set_cuts(&d, s, begin, plan);
         else if (c.chunks > 1 || only)
                 sf_cuda_fold_to_scratch(&d, s, s->batch * c.chunks, plan);
-        d.p.scratch = resume ? (uint64_t)from : 0;
+        d.p.scratch = (uint64_t)(resume ? from : begin);
         d.p.units = s->batch / l.line.len * c.chunks * c.cut.strips;
         d.p.number[0] = c.chunks;
         d.p.number[1] = c.cut.strips;
@@ -516,6 +538,6 @@ sf_status sf_cuda_fold_columns(const sf_context *ctx, const layout *wide, const 
                 return sf_cuda_cuts(s).then ? sf_cuda_resume_cuts(ctx, s, begin, true, chip, plan) : SF_OK;
         if (c.chunks > 1 && l.early)
                 return resume_early(ctx, wide->step, &l, c.chunks, chip, plan);
-        return c.chunks == 1 || only ? SF_OK : resume_all(ctx, s, c.chunks, s->batch * c.chunks, 0, true, chip,
+        return c.chunks == 1 || only ? SF_OK : resume_all(ctx, s, c.chunks, s->batch * c.chunks, begin, true, chip,
                                                   plan, sf_cuda_fold_columns);
 }

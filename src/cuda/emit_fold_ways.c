@@ -15,142 +15,265 @@ static bool is_plain(const sf_step *s)
  * ---------------------------------------------------------------------------------------------- */
 typedef struct crossing {
         int32_t across; /* so many of the sequence's dimensions number the columns; 0: none do */
-        int64_t columns, rows;
+        sf_dim dims[SF_MAX_NDIM]; /* these, as they are in memory; y as in fold_across.cuh */
+        int64_t columns, rows;    /* columns that follow each other in memory */
         int64_t wide;   /* bytes that can be loaded at once */
 } crossing;
 
-/* The last of the sequence's dimensions that is contiguous, as columns, and those after it, as
- * rows. */
-static crossing crossing_of(const sf_step *s)
+/* The first `across` of the sequence's dimensions as columns, and the others as rows. */
+static crossing crossing_at(const sf_step *s, int32_t across)
+{
+        const sf_dim *seq = s->dims + s->nbatch;
+        crossing c = {.across = across, .columns = 1, .rows = 1};
+        int64_t all = 1;
+        for (int32_t k = s->nseq - 1; k >= across; k--)
+                c.rows *= seq[k].len;
+        for (int32_t k = across - 1, count = 0; k >= 0; k--, count++) {
+                int32_t at = count;
+                for (; at > 0 && c.dims[at - 1].x < seq[k].x; at--)
+                        c.dims[at] = c.dims[at - 1];
+                c.dims[at] = (sf_dim){.len = seq[k].len, .x = seq[k].x, .y = all};
+                all *= seq[k].len;
+        }
+        for (int32_t k = across - 1; k >= 0 && c.dims[k].x == c.columns * size_of((int32_t)s->in); k--)
+                c.columns *= c.dims[k].len;
+        return c;
+}
+
+/* The split that lets the longest runs be loaded, up to 128 bytes, and leaves `least` rows. */
+static crossing crossing_of(const sf_step *s, int64_t least)
 {
         const int64_t size = size_of((int32_t)s->in);
-        const sf_dim *seq = s->dims + s->nbatch;
-        crossing c = {.rows = 1, .wide = 16};
-        for (int32_t k = 0; k + 1 < s->nseq; k++)
-                if (seq[k].x == size)
-                        c.across = k + 1;
-        if (!c.across)
-                return c;
-        for (int32_t k = c.across; k < s->nseq; k++)
-                c.rows *= seq[k].len;
-        c.columns = seq[c.across - 1].len;
-        int64_t places = (int64_t)(uintptr_t)s->x | c.columns * size;
-        for (int32_t d = 0; d < s->nbatch + s->nseq; d++)
-                if (d != s->nbatch + c.across - 1)
-                        places |= s->dims[d].x;
-        while (!aligned_to(places, c.wide))
-                c.wide /= 2;
-        return c;
+        crossing best = {.wide = 16};
+        for (int32_t k = 1; k < s->nseq; k++) {
+                const crossing c = crossing_at(s, k);
+                if (c.columns > 1 && c.rows >= least && at_most(c.columns * size, 128) > best.columns * size)
+                        best = c;
+        }
+        if (!best.across)
+                return best;
+        int64_t places = (int64_t)(uintptr_t)s->x | best.columns * size;
+        for (int32_t d = 0; d < s->nbatch; d++)
+                places |= s->dims[d].x;
+        for (int32_t d = 0; d < s->nseq; d++) {
+                const sf_dim *dim = d < best.across ? &best.dims[d] : &s->dims[s->nbatch + d];
+                if (dim->x >= best.columns * size || dim->x < 0)
+                        places |= dim->x;
+        }
+        for (best.wide = 16; !aligned_to(places, best.wide);)
+                best.wide /= 2;
+        return best;
 }
 
 /* fits: it is such a sum, and has been planned. H200, share of a copy, so and element by element:
  * (1024, 9948) f32 transposed 0.75, 0.18; (32768, 5339) f16 0.78, 0.10; (81, 4, 215760) bf16 with
  * 162 bytes a row 0.39, 0.06. */
 static sf_status plan_across(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
-                             sf_cuda_plan *plan, bool *fits)
+                             int64_t from, sf_cuda_plan *plan, bool *fits)
 {
+        sf_cuda_launch *launch = &plan->launch[plan->launches];
         const int64_t leaf = chip->small_tiles ? 8 : 32, threads = chip->small_tiles ? 64 : 256;
         const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
         const bool ordered = !sf_op_free(s->op, s->acc) && !pair;
-        const crossing c = crossing_of(s);
-        *fits = ordered && is_plain(s) && c.across && c.rows >= 2 * leaf &&
-                c.columns * size_of((int32_t)s->in) >= 64 &&
+        const crossing c = crossing_of(s, 2 * leaf);
+        const int64_t bytes = c.columns * size_of((int32_t)s->in);
+        *fits = ordered && is_plain(s) && c.across && bytes >= 32 &&
                 (chip->small_tiles || s->n * s->batch >= 1 << 20);
         if (!*fits)
                 return SF_OK;
         layout l = sf_cuda_layout(s, false, false);
         l.width = 1;
-        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_FOLD, &l);
-        sf_cuda_spec *spec = &d.launch->spec;
-        const int64_t leaves = ceil_div(s->n, leaf), tiles = ceil_div(c.rows, threads - leaf);
-        const int64_t strips = ceil_div(c.columns * l.in, 128), runs = s->n / c.rows / c.columns;
+        draft d = sf_cuda_draft(launch, SF_CUDA_FOLD, &l);
+        sf_cuda_spec *spec = &launch->spec;
+        const int64_t cut = bytes <= 64 ? pow2_up(bytes) : 128;
+        const int64_t leaves = ceil_div(s->n, leaf), tiles = ceil_div(c.rows, threads * 128 / cut - leaf);
+        const int64_t strips = ceil_div(bytes, cut), runs = s->n / c.rows / c.columns;
         spec->threads = (int32_t)threads;
         spec->items = (int32_t)leaf;
         spec->extra[SF_CUDA_RESIDENT] = chip->small_tiles ? 1 : 4;
         spec->extra[FOLD_ACROSS] = c.across;
         spec->extra[FOLD_WIDE] = (int32_t)c.wide;
+        spec->extra[FOLD_STRIP] = (int32_t)cut;
+        for (int32_t k = 0; k < c.across; k++)
+                d.p.dims[s->nbatch + k] = sf_cuda_params_dim(&c.dims[k]);
+        d.p.inner = c.columns;
+        const int64_t begin = (int64_t)plan->scratch;
         sf_cuda_fold_to_scratch(&d, s, s->batch * leaves, plan);
         plan->scratch = (plan->scratch + 255) / 256 * 256;
+        d.p.scratch = (uint64_t)begin;
         d.p.units = c.rows;
         d.p.number[0] = leaves;
         d.p.number[1] = strips;
         d.p.number[2] = tiles;
-        plan->launches = 1;
+        plan->launches++;
         const int64_t blocks = s->batch * runs * tiles * strips;
         SF_TRY(sf_cuda_finish(ctx, chip, &d, blocks, threads * 128));
-        d.launch->scratch_fields = 1;
-        /* The totals are the elements of another fold, at the beginning of scratch. */
-        const sf_step rest = sf_cuda_fold_resumed(s, leaves, false);
+        launch->scratch_fields = from == SF_CUDA_IN_SCRATCH ? 2 : 1;
+        /* The totals are the elements of another fold. */
+        sf_step rest = sf_cuda_fold_resumed(s, leaves, false);
+        rest.x = (const char *)(uintptr_t)begin;
         l = sf_cuda_layout(&rest, false, false);
-        SF_TRY(sf_cuda_fold_rows(ctx, &l, chip, plan, -1));
-        plan->launch[1].scratch_fields = 2;
+        SF_TRY(sf_cuda_fold_rows(ctx, &l, chip, plan, SF_CUDA_IN_SCRATCH));
+        launch[1].scratch_fields = 2;
         return SF_OK;
 }
 
-/*
- * A fold in any order over a short contiguous dimension, its last, and others, of sequences that
- * are side by side: short runs, far apart. First the others are folded, down columns, which are the
- * elements of all those runs; then the columns' totals. H200, share of a copy: (29194752, 4, 10) u8
- * over its first and last 0.90, 0.22 run by run; (2176, 248983, 2) f32 0.90, 0.47. fits: it is such
- * a fold, and has been planned.
- */
-static sf_status plan_runs(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
-                           sf_cuda_plan *plan, bool *fits)
+/* Which of a sequence's dimensions are folded first, in all positions of the others. */
+typedef struct first_part {
+        int32_t from, count; /* dimensions; count 0: none */
+        int64_t n;
+} first_part;
+
+/* In any order the longest; else the last ones, if all blocks of so many positions are subtrees of
+ * the order: if they are a power of two. */
+static first_part first_part_of(const sf_step *s, const sf_cuda_chip *chip)
 {
-        const int64_t size = size_of((int32_t)s->in), most = sf_cuda_fits_32(s);
-        const sf_dim last = s->dims[s->nbatch + s->nseq - 1];
-        const int64_t rows = last.len ? s->n / last.len : 0;
-        sf_step own = *s, rest = *s;
-        int32_t beside = -1, k = 0;
-        for (int32_t d = 0; d < s->nbatch; d++)
-                if (s->dims[d].x == last.len * size)
-                        beside = d;
-        /* Totals are written and read again. Run by run, a tenth of a copy is to be had for each byte of
-         * an element: 0.28 of f16, 0.06 of u8. */
-        *fits = s->nseq > 1 && sf_op_free(s->op, s->acc) && is_plain(s) && beside >= 0 &&
-                last.x == size && last.len * size <= 64 && 10 * rows > rows * size + 2 * (most ? 4 : total_size(s));
+        const sf_dim *seq = s->dims + s->nbatch;
+        const int64_t size = size_of((int32_t)s->in);
+        first_part f = {.n = 1};
+        if (sf_op_free(s->op, s->acc)) {
+                for (int32_t k = 0; k < s->nseq; k++)
+                        if (seq[k].len > f.n)
+                                f = (first_part){k, 1, seq[k].len};
+        } else {
+                int32_t k = s->nseq;
+                while (k > 1 && pow2_up(seq[k - 1].len) == seq[k - 1].len)
+                        f.n *= seq[--k].len;
+                f.from = k;
+                f.count = s->nseq - k;
+        }
+        /* Totals are written and read again, and rows of aligned vectors are fast as they are. */
+        const sf_dim *last = &seq[s->nseq - 1];
+        const bool rows = last->x == size && f.from + f.count == s->nseq;
+        if (f.n * size < (chip->small_tiles ? 2 : rows ? 16 : 8) * total_size(s) || (rows && sf_cuda_layout(s, false, false).width * size == 16))
+                f.count = 0;
+        return f;
+}
+
+/* Merges neighbours, as far as they can be walked as one. Returns how many remain. */
+static int32_t merged(sf_dim *dims, int32_t count)
+{
+        int32_t kept = 0;
+        for (int32_t d = 0; d < count; d++) {
+                sf_dim dim = dims[d];
+                if (kept && dims[kept - 1].x == dim.len * dim.x && dims[kept - 1].y == dim.len * dim.y)
+                        dim.len *= dims[--kept].len;
+                dims[kept++] = dim;
+        }
+        return kept;
+}
+
+/* The step that folds the first part, with all other dimensions as its batch, as they are in
+ * memory. apart: how many of its lines further the next position of each dimension is. */
+static void first_step(const sf_step *s, first_part f, sf_step *own, int64_t *apart)
+{
+        int32_t order[SF_MAX_NDIM + 1], k = 0;
+        for (int32_t d = 0; d < s->nbatch + s->nseq; d++) {
+                if (d >= s->nbatch + f.from && d < s->nbatch + f.from + f.count)
+                        continue;
+                int32_t at = k++;
+                for (; at > 0 && s->dims[order[at - 1]].x < s->dims[d].x; at--)
+                        order[at] = order[at - 1];
+                order[at] = d;
+        }
+        *own = *s;
+        own->n = f.n;
+        own->nseq = f.count;
+        own->batch = s->batch * (s->n / f.n);
+        int64_t lines = 1;
+        for (int32_t i = k - 1; i >= 0; i--) {
+                const int32_t d = order[i];
+                apart[d] = lines;
+                own->dims[i] = (sf_dim){.len = s->dims[d].len, .x = s->dims[d].x};
+                lines *= s->dims[d].len;
+        }
+        own->nbatch = merged(own->dims, k);
+        for (int32_t i = 0; i < f.count; i++)
+                own->dims[own->nbatch + i] = s->dims[s->nbatch + f.from + i];
+}
+
+/* What sf_cuda_plan_pieces has planned leaves its totals in scratch. */
+static void pieces_to_scratch(const sf_step *own, sf_cuda_plan *plan)
+{
+        sf_cuda_launch *launch = &plan->launch[0];
+        launch->spec.flags = (launch->spec.flags & ~SF_CUDA_INITIAL) | SF_CUDA_PARTIAL;
+        launch->spec.out = own->acc;
+        launch->scratch_fields = 1;
+        plan->scratch = (size_t)(own->batch * total_size(own));
+}
+
+static bool goes_down(const sf_step *s, int64_t size)
+{
+        return s->nbatch && s->dims[s->nbatch - 1].x == size && s->dims[s->nbatch + s->nseq - 1].x != size;
+}
+
+/*
+ * A fold over several dimensions that are far apart in memory: first over some of them, then of the
+ * totals. H200, share of a copy, so and in one launch: (29194752, 4, 10) u8 over its first and last
+ * 0.90, 0.22; (2176, 248983, 2) f32 0.90, 0.47. fits: it is such a fold, and has been planned.
+ */
+static sf_status plan_split(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
+                            sf_cuda_plan *plan, bool *fits)
+{
+        const int64_t most = sf_cuda_fits_32(s), size = size_of((int32_t)s->in);
+        const first_part f = first_part_of(s, chip);
+        *fits = s->nseq > 1 && is_plain(s) && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) && f.count &&
+                s->n && (chip->small_tiles || s->n * s->batch * size >= 1 << 20);
         if (!*fits)
                 return SF_OK;
-        const int64_t run = last.len * s->dims[beside].len;
-        for (int32_t d = 0; d < s->nbatch; d++)
-                if (d != beside)
-                        own.dims[k++] = s->dims[d];
-        own.dims[k++] = (sf_dim){.len = run, .x = size, .y = size_of((int32_t)s->out)};
-        own.nbatch = k;
-        own.nseq = s->nseq - 1;
-        for (int32_t d = 0; d < own.nseq; d++)
-                own.dims[k + d] = s->dims[s->nbatch + d];
-        own.n = rows;
-        own.batch = s->batch * last.len;
+        sf_step own, rest = *s;
+        int64_t apart[SF_MAX_NDIM + 1];
+        first_step(s, f, &own, apart);
         own.acc = most ? SF_DT_I32 : s->acc;
-        layout l = sf_cuda_layout(&own, true, false);
-        SF_TRY(sf_cuda_fold_columns(ctx, &l, chip, plan, SF_CUDA_TOTALS_ONLY));
+        const bool down = goes_down(&own, size), free = sf_op_free(s->op, s->acc);
+        layout l = sf_cuda_layout(&own, down, false);
+        bool staged;
+        SF_TRY(sf_cuda_plan_pieces(ctx, &l, down, chip, plan, &staged));
+        l = sf_cuda_shifted(l, false);
+        if (staged)
+                pieces_to_scratch(&own, plan);
+        else
+                SF_TRY(down ? sf_cuda_fold_columns(ctx, &l, chip, plan, SF_CUDA_TOTALS_ONLY)
+                            : sf_cuda_fold_rows(ctx, &l, chip, plan, SF_CUDA_TOTALS_ONLY));
         sf_params p;
         memcpy(&p, plan->launch[0].params, offsetof(sf_params, dims));
-        const int64_t chunks = p.number[0], total = size_of((int32_t)own.acc);
-        if (most && ceil_div(rows, chunks) * 2 * last.len >= most) {
+        const int64_t chunks = staged ? 1 : p.number[0], total = size_of((int32_t)own.acc);
+        const int64_t inner = down ? own.dims[own.nbatch - 1].len : 1;
+        if (most && 2 * ceil_div(f.n, chunks) >= most) {
                 *fits = false;
                 plan->launches = 0;
                 plan->scratch = 0;
                 return SF_OK;
         }
+        plan->scratch = ceil_div((int64_t)plan->scratch, 256) * 256;
+        /* The totals of chunks follow each other, or rows of them do. */
+        int32_t k = 0;
         rest.in = own.acc;
         rest.x = NULL;
-        rest.n = chunks * last.len;
-        rest.nseq = 2;
-        int64_t stride = chunks * run * total;
-        for (int32_t d = s->nbatch - 1; d >= 0; d--) {
-                rest.dims[d].x = d == beside ? last.len * total : stride;
-                stride *= d == beside ? 1 : rest.dims[d].len;
+        rest.n = s->n / f.n * chunks;
+        for (int32_t d = 0; d < s->nbatch + s->nseq; d++) {
+                if (d == s->nbatch) {
+                        k = rest.nbatch = merged(rest.dims, k);
+                        if (chunks > 1 && free)
+                                rest.dims[k++] = (sf_dim){.len = chunks, .x = inner * total};
+                }
+                const int64_t lines = apart[d] * (apart[d] < inner ? 1 : chunks);
+                if (d < s->nbatch + f.from || d >= s->nbatch + f.from + f.count)
+                        rest.dims[k++] = (sf_dim){.len = s->dims[d].len, .x = lines * total, .y = d < s->nbatch ? s->dims[d].y : 0};
         }
-        rest.dims[s->nbatch] = (sf_dim){.len = chunks, .x = run * total};
-        rest.dims[s->nbatch + 1] = (sf_dim){.len = last.len, .x = total};
-        if (chunks == 1) {
-                rest.nseq = 1;
-                rest.dims[s->nbatch] = rest.dims[s->nbatch + 1];
-        }
-        l = sf_cuda_layout(&rest, false, true);
-        return sf_cuda_fold_rows(ctx, &l, chip, plan, 0);
+        if (chunks > 1 && !free)
+                rest.dims[k++] = (sf_dim){.len = chunks, .x = inner * total};
+        rest.nseq = merged(rest.dims + rest.nbatch, k - rest.nbatch);
+        bool across;
+        SF_TRY(plan_across(ctx, &rest, chip, SF_CUDA_IN_SCRATCH, plan, &across));
+        if (across)
+                return SF_OK;
+        const bool below = goes_down(&rest, total);
+        l = sf_cuda_layout(&rest, below, false);
+        SF_TRY(below ? sf_cuda_fold_columns(ctx, &l, chip, plan, SF_CUDA_IN_SCRATCH)
+                     : sf_cuda_fold_rows(ctx, &l, chip, plan, SF_CUDA_IN_SCRATCH));
+        plan->launch[1].scratch_fields = 2;
+        return SF_OK;
 }
 
 /* Plans a sum of many narrow integers with blocks whose own sums need 32 bits only; the totals of
@@ -179,11 +302,11 @@ sf_status sf_cuda_plan_fold(const sf_context *ctx, const sf_step *s, bool down,
                             const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         bool fits;
-        SF_TRY(plan_runs(ctx, s, chip, plan, &fits));
+        SF_TRY(plan_split(ctx, s, chip, plan, &fits));
         if (!fits)
                 SF_TRY(plan_narrower(ctx, s, down, chip, plan, &fits));
         if (!fits)
-                SF_TRY(plan_across(ctx, s, chip, plan, &fits));
+                SF_TRY(plan_across(ctx, s, chip, -1, plan, &fits));
         if (fits)
                 return SF_OK;
         layout l = sf_cuda_layout(s, down, false);

@@ -25,6 +25,8 @@ typedef struct pieces {
         int64_t team, items, rows;
         int64_t resident;
         int64_t shared; /* bytes */
+        int64_t slabs, along; /* of sequences of several dimensions; positions that follow each other in a slab */
+        int64_t pitch[SF_MAX_NDIM]; /* bytes in shared memory from one position to the next, along each dimension */
 } pieces;
 
 /* If 32 lanes each read a number of `size` bytes at the same position of their sequences, about how
@@ -70,21 +72,59 @@ static int64_t staged_units(const sf_step *s, int64_t inner, int64_t held, int64
         return at_most(at_most(each, at_least(room / bytes, 1)), units);
 }
 
+/* Sequences of several dimensions are short too, if units of them follow each other in a few slabs.
+ * H200: ... */
+static bool in_slabs(const sf_step *s, bool beside, pieces *p)
+{
+        const int64_t size = size_of((int32_t)s->in);
+        const int32_t unit = s->nbatch - (beside ? 2 : 1);
+        int64_t within = p->inner;
+        if (unit < 0)
+                return false;
+        p->slabs = 1;
+        p->along = s->dims[unit].len;
+        for (int32_t k = 0; k < s->nseq; k++) {
+                const sf_dim *dim = &s->dims[s->nbatch + k];
+                if (dim->x <= 0)
+                        return false;
+                *(dim->x < s->dims[unit].x ? &within : &p->slabs) *= dim->len;
+        }
+        return within * size == s->dims[unit].x;
+}
+
+/* Lays the slabs out in shared memory, each where it is in a vector of 16 bytes in memory. Returns
+ * the bytes of all. */
+static int64_t lay_slabs(const sf_step *s, pieces *p)
+{
+        const int64_t size = size_of((int32_t)s->in), unit = s->n / p->slabs * p->inner * size;
+        int64_t end = ceil_div(p->each * unit + 16, 16) * 16;
+        for (int32_t k = s->nseq - 1; k >= 0; k--) {
+                const sf_dim *dim = &s->dims[s->nbatch + k];
+                p->pitch[k] = dim->x;
+                if (dim->x >= unit) {
+                        p->pitch[k] = end + ((dim->x - end) & 15);
+                        end = p->pitch[k] * dim->len;
+                }
+        }
+        return end;
+}
+
 /* Distributes them to blocks of `threads`; false: they are not such sequences, or too long. */
 static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
 {
         const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out), words = (s->fold ? value_size(s) : scanned_size(s)) / 4;
         const sf_dim *seq = s->dims + s->nbatch, *last = s->nbatch ? seq - 1 : NULL;
-        if (!last || s->nseq != 1 || s->m || s->fuse || s->sibling || s->n < 2)
+        if (!last || (s->nseq != 1 && !s->fold) || s->m || s->fuse || s->sibling || s->n < 2)
                 return false;
-        p->inner = magnitude(seq->x) == in ? 1 : last->len;
+        p->inner = (s->nseq > 1 ? last->x != in : magnitude(seq->x) == in) ? 1 : last->len;
         const bool beside = p->inner > 1;
-        if (s->nbatch > (beside ? 2 : 1))
+        if (s->nseq == 1 && s->nbatch > (beside ? 2 : 1))
                 return false;
         const sf_dim *unit = beside ? (s->nbatch == 2 ? last - 1 : NULL) : last;
         /* If there is only one unit, its stride does not matter. */
         const int64_t each = s->n * p->inner;
-        bool fits = one_piece(unit ? unit->x : each * in, seq->x, last->x, s->n, p->inner, in);
+        bool fits = s->nseq > 1 ? in_slabs(s, beside, p)
+                                : one_piece(unit ? unit->x : each * in, seq->x, last->x, s->n, p->inner, in);
         if (!s->fold)
                 fits = fits && one_piece(unit ? unit->y : each * out, seq->y, last->y, s->n, p->inner, out) && (seq->x < 0) == (seq->y < 0);
         const int64_t bytes = s->n * p->inner * (in + (s->fold || in == out ? 0 : out));
@@ -116,7 +156,9 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
                                2 * s->batch < p->rows * sequences * 2 * (int64_t)chip->multiprocessors))
                 p->rows /= 2;
         p->each = staged_units(s, p->inner, p->rows * sequences, bytes, room, chip);
-        p->shared = sf_rows_staged(p->each * s->n * p->inner * in);
+        if (s->nseq > 1)
+                p->each = at_most(p->each, p->along);
+        p->shared = s->nseq > 1 ? lay_slabs(s, p) : sf_rows_staged(p->each * s->n * p->inner * in);
         if (!s->fold && in != out)
                 p->shared += sf_rows_staged(p->each * s->n * p->inner * out);
         return p->each > 0;
@@ -135,10 +177,12 @@ static bool suits(const layout *l, bool down)
 {
         const sf_step *s = l->step;
         const int64_t size = size_of(s->in), row = (down ? l->line.len : s->n) * size;
+        if (s->nseq > 1)
+                return s->fold && (down && l->line.x == size ? row < 128 : l->width * size < 16);
         if (down)
                 /* H200, scans of (1025, 5) f16 so 0.37, as columns 0.25; (717, 5) bf16 into f32 0.55,
                  * 0.34; but sums of (900, 5) f16 0.50, 0.59. */
-                return row * s->n < (size <= 2 && row < 32 && !s->fold ? 16384 : 4096) || (!s->fold && row < 4096 && s->n <= 8 && s->batch > l->line.len);
+                return row * s->n < (s->fold || (size <= 2 && row < 32) ? 16384 : 4096) || (!s->fold && row < 4096 && s->n <= 8 && s->batch > l->line.len);
         if (size >= 4)
                 return l->width == 1 && (size == 4 || row <= 512);
         /* H200, share of a copy, so and in vectors at any address: scans of f16 in rows of 65 0.76,
@@ -183,6 +227,19 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
         d.p.number[1] = g.each;
         d.p.number[2] = s->n;
         d.p.number[3] = g.inner;
+        int64_t blocks = ceil_div(s->batch, g.each * g.inner);
+        if (s->nseq > 1) {
+                d.p.number[0] = 0;
+                d.p.number[2] = ceil_div(g.along, g.each);
+                d.p.il = s->n / g.slabs * g.inner;
+                d.p.left_entry = g.slabs;
+                blocks = s->batch / (g.along * g.inner) * d.p.number[2];
+                for (int32_t k = 0; k < s->nseq; k++) {
+                        sf_params_dim *dim = &d.p.dims[s->nbatch + k];
+                        dim->y = g.pitch[k];
+                        dim->m = dim->x >= d.p.il * size_of((int32_t)s->in);
+                }
+        }
         plan->launches = 1;
-        return sf_cuda_finish(ctx, chip, &d, ceil_div(s->batch, g.each * g.inner), g.shared);
+        return sf_cuda_finish(ctx, chip, &d, blocks, g.shared);
 }

@@ -510,8 +510,9 @@ static void meet_large_ways(void)
         }
 }
 
-/* Dimensions that memory has in another order: leaves begin at other rows in every column, and end in the next one. And short
- * runs of sequences side by side. */
+/* Dimensions that memory has in another order: leaves begin at other rows in every column, and end in the next one, which may be
+ * elsewhere. Some are folded first where they are a power of two, or where any order will do. And runs that end in the middle of
+ * a vector, a tile or neither; and rows of bytes at any address. */
 static void meet_across(void)
 {
         static const struct {
@@ -533,6 +534,21 @@ static void meet_across(void)
                 {SF_MAX, DT_F32, DT_F32, LAYOUT_compact, {70, 90, 2}, {0, 2}, 2, 1},
                 {SF_MIN, DT_I64, DT_I64, LAYOUT_compact, {90, 12, 8}, {0, 2}, 2, 0},
                 {SF_MAX, DT_F16, DT_F16, LAYOUT_compact, {8, 300, 31}, {0, 2}, 2, 1},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_transposed, {2, 45, 37}, {0, 1, 2}, 3, 0},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_transposed, {11, 30, 3}, {0, 1, 2}, 3, 0},
+                {SF_SUM, DT_F16, DT_F16, LAYOUT_transposed, {17, 45, 3}, {0, 1}, 2, 1},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_transposed, {37, 3, 16}, {0, 1, 2}, 3, 0},
+                {SF_SUM, DT_BF16, DT_F32, LAYOUT_transposed, {300, 5, 32}, {0, 2}, 2, 1},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_compact, {5, 7, 45}, {0, 2}, 2, 1},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_compact, {3, 2, 1777}, {0, 2}, 2, 1},
+                {SF_SUM, DT_F16, DT_F32, LAYOUT_compact, {4, 5, 329}, {0, 2}, 2, 0},
+                {SF_SUM, DT_F64, DT_F64, LAYOUT_compact, {3, 2, 1059}, {0, 2}, 2, 1},
+                {SF_MAX, DT_I32, DT_I32, LAYOUT_compact, {3, 2, 1777}, {0, 2}, 2, 1},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_compact, {3, 50, 5}, {0, 2}, 2, 1},
+                {SF_SUM, DT_F16, DT_F16, LAYOUT_compact, {4, 33, 7}, {0, 2}, 2, 0},
+                {SF_SUM, DT_F32, DT_F32, LAYOUT_transposed, {9, 100, 3}, {0, 2}, 2, 1},
+                {SF_SUM, DT_U8, DT_I64, LAYOUT_compact, {3, 200, 37}, {1}, 1, 1},
+                {SF_MAX, DT_I8, DT_I8, LAYOUT_compact, {2, 300, 121}, {1}, 1, 1},
         };
         for (size_t i = 0; i < sizeof folds / sizeof *folds; i++) {
                 test_case c = case_plain(true, 0, folds[i].shape[2] > 1 ? 3 : 2, folds[i].shape);

@@ -22,35 +22,44 @@
 #endif
 
 #if SF_NSEQ > 1 && SF_SHIFT_IN
-/* As sf_fetch, where vectors may be at any address. The innermost dimension may end in the middle
- * of a vector, which is then put together element by element. */
-SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
+/* As sf_fetch, where vectors may be at any address. The innermost dimension is at least as long as a
+ * vector, and may end in the middle of one: `left` of its elements are in the innermost one's
+ * present run. */
+SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop, sf_i64 &left)
 {
-        const sf_params_dim &run = p.dims[SF_NBATCH + SF_NSEQ - 1];
-        const sf_i64 before = sf_divided(run, index), at = index - before * run.len;
-        sf_line here = line;
-        if (index + SF_WIDTH <= stop && at + SF_WIDTH <= run.len) {
-                sf_walk(p, SF_NBATCH, SF_NSEQ - 1, before, here);
-                here.x += at * run.x;
-                here.m += at * run.m;
-                return sf_load_vector(here, 0, SF_WIDTH, sf_along(p));
-        }
-        sf_vector v = sf_no_vector();
+        left = SF_WIDTH;
+        if (index >= stop)
+                return sf_no_vector();
+        return sf_load_vector(sf_walked(p, line, index, left), 0, SF_WIDTH, sf_along(p));
+}
+
+/* The first `count` bytes of a, and what follows those in b. */
+template <int BYTES> SF_DEVICE sf_raw<BYTES> sf_spliced(const sf_raw<BYTES> &a, const sf_raw<BYTES> &b, int count)
+{
+        sf_raw<BYTES> r;
 #pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++)
-                if (index + j < stop) {
-                        sf_raw<SF_IN_SIZE> one;
-                        here = line;
-                        sf_walk(p, SF_NBATCH, SF_NSEQ, index + j, here);
-                        sf_load(here.x, one);
-                        sf_set_slot<SF_IN_SIZE>(v.x, j, sf_slot<SF_IN_SIZE>(one, 0));
+        for (int w = 0; w < (BYTES + 3) / 4; w++) {
+                const int here = count - 4 * w;
+                const sf_u32 keep = here >= 4 ? 0xffffffffu : here <= 0 ? 0 : (1u << 8 * here) - 1;
+                r.w[w] = (a.w[w] & keep) | (b.w[w] & ~keep);
+        }
+        return r;
+}
+
+/* Makes a vector of its chunks, and of those of the next run. */
+SF_DEVICE void sf_finish_run(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop, sf_i64 left, sf_vector &v)
+{
+        sf_cut_vector(v);
+        if (left >= SF_WIDTH || index + left >= stop)
+                return;
+        sf_i64 whole;
+        const sf_line next = sf_walked(p, line, index + left, whole);
+        sf_vector then = sf_load_vector(sf_moved(next, -left, sf_along(p)), 0, SF_WIDTH, sf_along(p));
+        sf_cut_vector(then);
+        v.x = sf_spliced(v.x, then.x, (int)left * SF_IN_SIZE);
 #if SF_MASK
-                        sf_raw<1> keep;
-                        sf_load(here.m, keep);
-                        sf_set_slot<1>(v.m, sf_slot_of<SF_M_UNIT>(j), keep.w[0]);
+        v.m = sf_spliced(v.m, then.m, (int)left);
 #endif
-                }
-        return v;
 }
 #endif
 
@@ -58,9 +67,7 @@ SF_DEVICE sf_vector sf_fetch_run(const sf_params &p, const sf_line &line, sf_i64
  * all elements of the vector exist. */
 template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 stop)
 {
-#if SF_NSEQ > 1 && SF_SHIFT_IN
-        return sf_fetch_run(p, line, index, stop);
-#elif SF_NSEQ > 1
+#if SF_NSEQ > 1
         if (!WHOLE && index >= stop)
                 return sf_no_vector();
         sf_line at = line;

@@ -53,17 +53,20 @@ SF_DEVICE void sf_fetch_solid(const sf_params &p, const sf_line &line, sf_i64 ro
 template <bool WHOLE>
 SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row, sf_i64 stop, sf_i64 column, int pitch, sf_vector (&v)[SF_ITEMS][SF_ROWS])
 {
-#if SF_NSEQ == 1
+#if SF_NSEQ > 1
+        sf_i64 left;
+        sf_line at = sf_walked(p, line, row, left);
+#else
         sf_line at = sf_moved(line, row, sf_along(p));
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-#if SF_NSEQ > 1
-                sf_line at = line;
-                sf_walk(p, SF_NBATCH, SF_NSEQ, WHOLE || row + i * APART < stop ? row + i * APART : row, at);
-#else
                 if (i) /* a product for each row would take four instructions more */
                         at = sf_moved(at, APART, sf_along(p));
+#if SF_NSEQ > 1
+                left -= i ? APART : 0;
+                if (left <= 0) /* the row is in the next position of an outer dimension */
+                        at = sf_walked(p, line, row + i * APART, left);
 #endif
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
@@ -118,8 +121,12 @@ SF_DEVICE void sf_fold_rows(const sf_params &p, const sf_vector (&still)[SF_ROWS
 #if SF_PACKED
         if (WHOLE || SUMS) {
 #pragma unroll
-                for (int q = 0; q < SF_ROWS; q++)
+                for (int q = 0; q < SF_ROWS; q++) {
+#pragma unroll
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                sf_cut_vector(v[i][q]);
                         sf_fold_packed(v, q, a + q * SF_WIDTH);
+                }
                 return;
         }
 #endif

@@ -11,7 +11,11 @@
  *   matrices, so that they do not fit vectors. Then what a block has goes through shared memory as
  *   one piece. A unit is a sequence or a small matrix. number[0]: bytes from one result to the
  *   next, or 0. number[1]: units of a block. number[3]: sequences of a unit. SF_STAGED > 1: these may be more than the block holds at once.
+ *   SF_SLABS: units of sequences of several dimensions, which are in as many slabs of memory as the
+ *   dimensions with m set have positions. y: bytes from one position to the next in shared memory.
+ *   il: elements of a unit in a slab. left_entry: slabs. number[2]: blocks that share a slab.
  */
+#define SF_SLABS (SF_STAGED && SF_NSEQ > 1)
 #if SF_STAGED
 typedef int sf_index; /* an element's index in its sequence */
 #else
@@ -41,15 +45,15 @@ enum {
 /* Can a vector exist in part? If not, it is asked once for all its elements. */
 enum { IN_PART = SF_RAGGED || SF_EARLY || SF_CUTS || SF_STAGED || (SF_NSEQ > 1 && SF_SHIFT_IN) };
 
-/* Vectors of blocks at any address take their second chunks from the lanes beside. */
-#define SF_BESIDE (SF_SHIFT_IN && SF_CUTS && !SF_MASK && SF_NSEQ == 1)
+/* Vectors at any address take their second chunks from the lanes beside. */
+#define SF_BESIDE (SF_SHIFT_IN && SF_TEAM >= 32 && !SF_MASK)
 
-/* Loads a thread's vectors, of which the first is at `at`. */
-template <bool WHOLE>
-SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index at, sf_index stop,
-                             sf_vector (&v)[SF_ITEMS])
-{
 #if SF_BESIDE
+/* Loads a thread's chunks, of vectors that are in one run. */
+template <bool WHOLE>
+SF_DEVICE void sf_fetch_beside(const sf_params &p, const sf_line &line, sf_index at, sf_index stop,
+                               sf_vector (&v)[SF_ITEMS])
+{
         const sf_chunk<SF_X_UNIT, SF_IN_SIZE> own = sf_chunk_of<SF_X_UNIT, SF_IN_SIZE>(line.x, at);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
@@ -61,6 +65,31 @@ SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index a
         const char *beyond = sf_chunk_beyond<SF_ITEMS, SPREAD>(own, at, stop, sf_thread() & 31);
         if (beyond)
                 sf_load_chunk(beyond, p.x_begin, p.x_end, v[0].x_next);
+}
+#endif
+
+/* Loads a thread's vectors, of which the first is at `at`. */
+template <bool WHOLE>
+SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index at, sf_index stop,
+                             sf_vector (&v)[SF_ITEMS])
+{
+#if SF_NSEQ > 1 && SF_SHIFT_IN
+        sf_i64 left[SF_ITEMS];
+#if SF_BESIDE
+        /* The same for all lanes: is the warp's tile in one run? */
+        const sf_i64 first = at - (sf_thread() & 31) * SF_WIDTH;
+        const sf_line run = sf_walked(p, line, first, left[0]);
+        if (left[0] >= TILE || left[0] >= stop - first)
+                return sf_fetch_beside<false>(p, run, at - first, stop - first, v);
+#endif
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                v[i] = sf_fetch_run(p, line, at + i * SPREAD, stop, left[i]);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                sf_finish_run(p, line, at + i * SPREAD, stop, left[i], v[i]);
+#elif SF_BESIDE
+        sf_fetch_beside<WHOLE>(p, line, at, stop, v);
 #else
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
@@ -84,9 +113,7 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
                         low = SF_WIDTH - high;
                         high = last;
                 }
-#if SF_SHIFT_IN
-                own.x = sf_cut(own.x, own.x_next, own.x_past);
-#endif
+                sf_cut_vector(own);
                 a[i] = sf_fold_packed(own, low, high);
         }
         return;
@@ -279,6 +306,39 @@ SF_DEVICE sf_line sf_staged_line(const sf_params &p, sf_i64 first, int own)
         return line;
 }
 
+#if SF_SLABS
+/* Moves what a block has of all slabs to shared memory. */
+SF_DEVICE void sf_fetch_slabs(const sf_params &p, const char *from, int length, unsigned char *in)
+{
+        for (int slab = 0; slab < (int)p.left_entry; slab++) {
+                const char *x = from;
+                int at = 0, rest = slab;
+#pragma unroll
+                for (int d = SF_NBATCH + SF_NSEQ - 1; d >= SF_NBATCH; d--)
+                        if (p.dims[d].m) {
+                                const int next = (int)sf_divided(p.dims[d], rest), own = rest - next * (int)p.dims[d].len;
+                                x += own * p.dims[d].x;
+                                at += own * (int)p.dims[d].y;
+                                rest = next;
+                        }
+                sf_fetch_piece<SF_IN_SIZE>(x, length, in + at);
+        }
+}
+
+/* Where a sequence has an element, in bytes. */
+SF_DEVICE int sf_staged_at(const sf_params &p, int index)
+{
+        int at = 0;
+#pragma unroll
+        for (int d = SF_NBATCH + SF_NSEQ - 1; d >= SF_NBATCH; d--) {
+                const int next = d > SF_NBATCH ? (int)(sf_high_word((sf_u32)index, p.dims[d].times) >> p.dims[d].shift) : 0;
+                at += (index - next * (int)p.dims[d].len) * (int)p.dims[d].y;
+                index = next;
+        }
+        return at;
+}
+#endif
+
 /* Past the block's last sequence: p.units, which means none. */
 #define UNIT_OF(q) (base + (q) * TEAMS + team < sequences ? top * inner + base + (q) * TEAMS + team : p.units)
 #else
@@ -303,11 +363,21 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_vector next[SF_ROWS][SF_ITEMS];
 #if SF_STAGED
         const int n = (int)p.n, inner = (int)p.number[3], most = (int)p.number[1] * inner, back = p.sx < 0 ? n - 1 : 0;
+#if SF_SLABS
+        const sf_i64 outer = sf_divide(sf_block(), p.number[2]), along = p.dims[SF_NBATCH - (inner > 1 ? 2 : 1)].len;
+        const sf_i64 begins = (sf_block() - outer * p.number[2]) * p.number[1], top = outer * along + begins;
+        const int sequences = along - begins < p.number[1] ? (int)(along - begins) * inner : most;
+        const char *from = sf_line_from(p, SF_X, top * inner).x;
+        unsigned char *in = sf_shared() + ((sf_u64)from & 15);
+        (void)back;
+        sf_fetch_slabs(p, from, sequences / inner * (int)p.il, in);
+#else
         const sf_i64 top = sf_block() * p.number[1]; /* the block's first unit */
         const int sequences = p.units - top * inner < most ? (int)(p.units - top * inner) : most;
         const char *from = SF_X + (top * n - back) * inner * SF_IN_SIZE;
         const unsigned char *in = sf_shared() + ((sf_u64)from & 15);
         sf_fetch_piece<SF_IN_SIZE>(from, sequences * n, sf_shared() + ((sf_u64)from & 15));
+#endif
         sf_copy_commit();
         sf_copy_wait<0>();
         sf_sync_block();
@@ -356,14 +426,23 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int q = 0; q < SF_ROWS; q++) {
                         const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = SF_X_UNIT ? SF_X_UNIT : back ? -inner : inner;
                         const int unit = sf_unit_of(p, sequence, inner);
+#if SF_SLABS
+                        const int begin = unit * (int)p.il + sequence - unit * inner;
+                        (void)step;
+#else
                         const int begin = (unit * (n - 1) + back) * inner + sequence;
+#endif
                         const unsigned char *first = in + begin * SF_IN_SIZE;
                         /* An index past the end loads the first element, and nobody uses it: a
                          * condition before every load would be a branch. */
 #pragma unroll
                         for (int i = 0; i < SF_ITEMS; i++) {
                                 const int index = at[q] + i * SPREAD, there = SURE(i) || index < stop[q] ? index : 0;
+#if SF_SLABS
+                                sf_shared_load(first + sf_staged_at(p, there), next[q][i].x);
+#else
                                 sf_shared_load(first + there * step * SF_IN_SIZE, next[q][i].x);
+#endif
                         }
                 }
 #endif
@@ -373,6 +452,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_acc total;
                         if (SF_SINGLE) {
+#if SF_BESIDE
+                                sf_meet_chunks(next[q], lane);
+#endif
                                 total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
                         } else {
                                 /* The same for all lanes of the warp. */

@@ -184,6 +184,20 @@ SF_DEVICE void sf_walk(const sf_params &p, int first, int count, sf_i64 index, s
         }
 }
 
+#if SF_NSEQ > 1
+/* The line at `index` of a sequence of several dimensions. left: so many positions of the innermost
+ * one are there and after it. */
+SF_DEVICE sf_line sf_walked(const sf_params &p, const sf_line &line, sf_i64 index, sf_i64 &left)
+{
+        const sf_params_dim &run = p.dims[SF_NBATCH + SF_NSEQ - 1];
+        const sf_i64 before = sf_divided(run, index), at = index - before * run.len;
+        sf_line here = line;
+        sf_walk(p, SF_NBATCH, SF_NSEQ - 1, before, here);
+        left = run.len - at;
+        return sf_moved(here, at, sf_along(p));
+}
+#endif
+
 /* The line at a batch position. x is an argument of its own; all else begins where p says. */
 SF_DEVICE sf_line sf_line_from(const sf_params &p, const char *x, sf_i64 batch)
 {

@@ -123,7 +123,7 @@ SF_DEVICE int sf_load_chunks(const char *line, sf_i64 index, sf_i64 stop, const 
         const int past = (int)((sf_u64)first & (BYTES - 1));
         const char *chunk = first - past + UNIT * (index - own) * SIZE, *next = past ? chunk + BYTES : chunk;
         if (index < stop) {
-                if ((UNIT > 0 && !SF_EARLY) || chunk + BYTES > begin)
+                if ((UNIT > 0 && !SF_EARLY && SF_NSEQ == 1) || chunk + BYTES > begin)
                         sf_load_chunk(chunk, begin, end, a);
                 if ((UNIT < 0 && !SF_EARLY) || next < end)
                         sf_load_chunk(next, begin, end, b);
@@ -323,6 +323,20 @@ template <int N> SF_DEVICE void sf_meet_chunks(sf_vector (&v)[N], int lane)
 }
 #endif
 
+/* A vector of chunks becomes the vector itself. */
+SF_DEVICE void sf_cut_vector(sf_vector &v)
+{
+        (void)v;
+#if SF_SHIFT_IN
+        v.x = sf_cut(v.x, v.x_next, v.x_past);
+        v.x_past = 0;
+#if SF_MASK && SF_M_UNIT
+        v.m = sf_cut(v.m, v.m_next, v.m_past);
+        v.m_past = 0;
+#endif
+#endif
+}
+
 /* SF_LIFTED: elements are lifted as soon as they are loaded, because their values hold more than
  * one number. */
 #define SF_LIFTED (SF_HELD_IN || SF_INDICES || SF_TWOS)
@@ -392,12 +406,7 @@ SF_DEVICE void sf_loaded_below(const sf_params &p, const sf_vector &loaded, I fi
                                sf_loaded (&a)[SF_WIDTH])
 {
         sf_vector v = loaded;
-#if SF_SHIFT_IN
-        v.x = sf_cut(v.x, v.x_next, v.x_past);
-#if SF_MASK && SF_M_UNIT
-        v.m = sf_cut(v.m, v.m_next, v.m_past);
-#endif
-#endif
+        sf_cut_vector(v);
 #if SF_HELD_IN
         (void)index, (void)apart;
 #pragma unroll
