@@ -94,9 +94,11 @@ layout sf_cuda_shifted(layout l, bool always)
         /* Elements of 4 bytes are read as fast one by one, and so are aligned vectors of 8 bytes.
          * H200, rows of 316 f16, share of a copy: 0.77 in vectors of four, 0.44 in shifted ones of
          * eight. */
-        const bool narrow = in <= 2 && l.width * in < 8, several = in >= 4 && s->nseq > 1;
+        const bool narrow = in <= 2 && l.width * in < 8, several = in == 4 && s->nseq > 1;
         const bool pays = l.width < most && (always || narrow || several);
-        const bool runs = s->nseq == 1 || (x == 1 && l.line.len >= (in > 4 ? 256 : 8) * most);
+        /* Runs of several dimensions may end inside a vector, and most vectors of a tile should not. H200,
+         * sums over runs of 97181 f32 0.83 of a copy, 0.61 one by one; but of 77 f32 0.27 in vectors. */
+        const bool runs = s->nseq == 1 || (x == 1 && l.line.len >= (in == 4 ? 256 : 8) * most);
         if (l.nbatch < s->nbatch || !pays || s->fuse || s->sibling || !runs || !x || !y || l.line.len < 2 * most)
                 return l;
         l.width = most;

@@ -72,8 +72,10 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
         const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
         /* SF_BESIDE in fold_rows.cuh */
         const bool beside = cuts ? !s->m : l->shift_in && !s->m && vectors > 16 && !pair;
+        /* every vector of a tile may have the end of a run */
+        const bool short_runs = beside && !cuts && s->nseq > 1 && l->line.len < 32 * held * width;
         /* loads twice as much, or does more for each vector */
-        if ((l->shift_in && !beside) || (l->early && !bytes))
+        if ((l->shift_in && !beside) || short_runs || (l->early && !bytes))
                 held = at_least(held / 2, 1);
         else if (bytes && width == 16 && vectors <= 32 * 8 && !chip->small_tiles)
                 held = 8;
@@ -127,7 +129,7 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
                 d.p.number[1] = length;
         }
         if (beside && !cuts && !chip->small_tiles)
-                spec->extra[SF_CUDA_RESIDENT] = s->nseq > 1 ? 2 : 3;
+                spec->extra[SF_CUDA_RESIDENT] = s->nseq > 1 && !short_runs ? 2 : 3;
         /* Smaller blocks, where nothing is shared in one. H200, share of a copy: rows of 3393 f32 0.86
          * instead of 0.82, of 2049 1.19 instead of 1.17; but of 140 f64 1.37 instead of 1.40. */
         if (!chip->small_tiles && spec->threads == 256 && team <= 128 && l->in < 8 && s->nseq == 1 && chunks == 1) {

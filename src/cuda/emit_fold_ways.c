@@ -145,7 +145,9 @@ static first_part first_part_of(const sf_step *s, const sf_cuda_chip *chip)
         /* Totals are written and read again, and rows of aligned vectors are fast as they are. */
         const sf_dim *last = &seq[s->nseq - 1];
         const bool rows = last->x == size && f.from + f.count == s->nseq;
-        if (f.n * size < (chip->small_tiles ? 2 : rows ? 16 : 8) * total_size(s) || (rows && sf_cuda_layout(s, false, false).width * size == 16))
+        const int64_t least = chip->small_tiles ? 2 : rows ? 16 : 8;
+        if (f.n * size < least * total_size(s) ||
+            (rows && sf_cuda_layout(s, false, false).width * size == 16))
                 f.count = 0;
         return f;
 }
@@ -210,7 +212,8 @@ static bool goes_down(const sf_step *s, int64_t size)
 /*
  * A fold over several dimensions that are far apart in memory: first over some of them, then of the
  * totals. H200, share of a copy, so and in one launch: (29194752, 4, 10) u8 over its first and last
- * 0.90, 0.22; (2176, 248983, 2) f32 0.90, 0.47. fits: it is such a fold, and has been planned.
+ * 0.90, 0.22; (2176, 248983, 2) f32 0.90, 0.47; (256, 3329, 4, 14, 65) u8 over its first and fourth
+ * 0.98, 0.12; (512, 167, 32, 3, 256) f32, stored as 24130, over its first and third 0.98, 0.20. fits: it is such a fold, and has been planned.
  */
 static sf_status plan_split(const sf_context *ctx, const sf_step *s, const sf_cuda_chip *chip,
                             sf_cuda_plan *plan, bool *fits)
@@ -257,9 +260,11 @@ static sf_status plan_split(const sf_context *ctx, const sf_step *s, const sf_cu
                         if (chunks > 1 && free)
                                 rest.dims[k++] = (sf_dim){.len = chunks, .x = inner * total};
                 }
+                if (d >= s->nbatch + f.from && d < s->nbatch + f.from + f.count)
+                        continue;
                 const int64_t lines = apart[d] * (apart[d] < inner ? 1 : chunks);
-                if (d < s->nbatch + f.from || d >= s->nbatch + f.from + f.count)
-                        rest.dims[k++] = (sf_dim){.len = s->dims[d].len, .x = lines * total, .y = d < s->nbatch ? s->dims[d].y : 0};
+                rest.dims[k++] = (sf_dim){.len = s->dims[d].len, .x = lines * total,
+                                          .y = d < s->nbatch ? s->dims[d].y : 0};
         }
         if (chunks > 1 && !free)
                 rest.dims[k++] = (sf_dim){.len = chunks, .x = inner * total};

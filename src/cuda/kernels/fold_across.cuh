@@ -36,15 +36,17 @@ SF_DEVICE sf_column sf_column_at(const sf_params &p, sf_line line, sf_i64 column
 {
         const char *y = line.y;
         sf_walk(p, SF_NBATCH, SF_ACROSS, column, line);
-        return sf_column{line, (sf_i64)(line.y - y)};
+        return sf_column{line, SF_ACROSS > 1 ? (sf_i64)(line.y - y) : column};
 }
 
 /* Where the order's column `number` begins. */
 SF_DEVICE sf_line sf_ordered_column(const sf_params &p, sf_line line, sf_i64 number)
 {
 #pragma unroll
-        for (int d = SF_NBATCH; d < SF_NBATCH + SF_ACROSS; d++)
-                line.x += number / p.dims[d].y % p.dims[d].len * p.dims[d].x;
+        for (int d = SF_NBATCH; d < SF_NBATCH + SF_ACROSS; d++) {
+                const sf_i64 turns = SF_ACROSS > 1 ? sf_divide(number, p.dims[d].y) : number;
+                line.x += (SF_ACROSS > 1 ? turns - sf_divide(turns, p.dims[d].len) * p.dims[d].len : turns) * p.dims[d].x;
+        }
         return line;
 }
 
