@@ -144,6 +144,16 @@ typedef sf_raw<SF_WIDTH * SF_OUT_SIZE> sf_stored;
 SF_DEVICE sf_stored sf_pack(const sf_params &p, const sf_answer (&v)[SF_WIDTH], const sf_results &with)
 {
         sf_stored r;
+#if SF_ACC == SF_DT_F32 && (SF_OUT == SF_DT_F16 || SF_OUT == SF_DT_BF16) && !SF_STORE_FUSED && !SF_INDICES
+        if (SF_WIDTH % 2 == 0) { /* two are rounded at once */
+#pragma unroll
+                for (int i = 0; i < SF_WIDTH; i += 2) {
+                        const float low = v[sf_slot_of<SF_Y_UNIT>(i)], high = v[sf_slot_of<SF_Y_UNIT>((i + 1) % SF_WIDTH)];
+                        r.w[i / 2] = SF_OUT == SF_DT_F16 ? sf_to_halves(low, high) : sf_to_brains(low, high);
+                }
+                return r;
+        }
+#endif
         sf_u64 slot[SF_WIDTH];
         for (int i = 0; i < (int)(sizeof r.w / 4); i++)
                 r.w[i] = 0;
