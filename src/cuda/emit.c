@@ -119,7 +119,7 @@ layout sf_cuda_anywhere(layout l)
 {
         const sf_step *s = l.step;
         const int in = l.in, out = size_of(s->out), most = 16 / (in > out ? in : out);
-        if (l.width == most || s->fuse || s->sibling || s->m || s->nseq > 1 || most * in < 4 ||
+        if (l.width == most || s->fuse || s->sibling || s->m || s->nseq > 1 || most < 2 ||
             !unit(l.line.x, in) || !unit(l.line.y, out))
                 return l;
         l.width = most;

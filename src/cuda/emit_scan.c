@@ -408,7 +408,8 @@ static sf_status plan_chained(const sf_context *ctx, const sf_step *s, int64_t c
         /* Warps that publish, and warps that look back. H200, 2^28 f32, share of a copy: one party
          * that looks back 0.58, two 0.87, four 0.77. */
         int64_t announcers = at_most(columns, 4), parties = 2, lookers = at_most(columns, 4);
-        int64_t ends = l.shift_in; /* tensors at any address */
+        /* What is staged as one piece for each warp (X_PIECE). */
+        int64_t ends = !l.loads && !s->m && (l.shift_in || (unit(l.line.x, l.in) && width * l.in < 16));
         for (int32_t k = 0; l.loose && k < s->fuse->operands; k++)
                 ends += sf_cuda_loose(&l, k);
         int64_t slot = sf_cuda_staged_bytes(&l) + (s->m ? width : 0), stages, stage, shared;

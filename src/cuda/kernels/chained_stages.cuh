@@ -4,10 +4,16 @@
  */
 
 /* Where a thread stages the part of a vector that begins at AT and has BYTES bytes. Each part of
- * all vectors of a stage is contiguous. */
-template <int AT, int BYTES> SF_DEVICE unsigned char *sf_stage_slot(int stage, int item, int thread)
+ * all vectors of a stage is contiguous, after those before it, of which BEFORE are pieces. */
+template <int AT, int BYTES, int BEFORE> SF_DEVICE unsigned char *sf_stage_slot(int stage, int item, int thread)
 {
-        return sf_shared() + stage * STAGE + SF_ITEMS * WORKERS * AT + (item * WORKERS + thread) * BYTES;
+        return sf_shared() + stage * STAGE + SF_ITEMS * WORKERS * AT + BEFORE * WARPS * SF_CHAINED_END + (item * WORKERS + thread) * BYTES;
+}
+
+/* Where a warp stages its piece of such a part. */
+template <int AT, int BYTES, int BEFORE> SF_DEVICE unsigned char *sf_stage_area(int stage, int thread)
+{
+        return sf_stage_slot<AT, BYTES, BEFORE>(stage, 0, 0) + thread / 32 * (SF_ITEMS * 32 * BYTES + SF_CHAINED_END);
 }
 
 /* Copies one part of a whole vector to its slot; UNIT as in element.cuh. */
@@ -23,54 +29,104 @@ template <int UNIT, int SIZE> SF_DEVICE void sf_stage_part(unsigned char *slot, 
                         sf_copy_async<SIZE>(slot + j * SIZE, line + (index + j) * stride);
 }
 
-/* Stages a thread's vectors of x, or of an operand, at any address, as the chunks that it has of them:
- * item i in slot(i), and that which no lane has in `end`. Elements past the end are not staged. */
-template <bool WHOLE, int UNIT, int SIZE, class S>
-SF_DEVICE void sf_stage_chunks(const char *line, sf_i64 at, sf_i64 stop, S slot, unsigned char *end, const char *from, const char *to)
+/* How far behind a multiple of 16 bytes the piece of memory begins in which a warp has its vectors, the first
+ * one of this lane at `at`. */
+template <int UNIT, int SIZE> SF_DEVICE const char *sf_piece_from(const char *line, sf_i64 at, int *past)
 {
-        enum { BYTES = SF_WIDTH * SIZE };
-        const sf_chunk<UNIT, SIZE> own = sf_chunk_of<UNIT, SIZE>(line, at);
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-                if (WHOLE || sf_needs_chunk(own, at + i * SPREAD, stop))
-                        sf_copy_chunk<BYTES>(slot(i), sf_chunk_at<SPREAD>(own, i), from, to);
-        const char *beyond = sf_chunk_beyond<SF_ITEMS, SPREAD>(own, at, stop, sf_thread() & 31);
-        if (beyond)
-                sf_copy_chunk<BYTES>(end, beyond, from, to);
+        const sf_i64 first = at - (sf_thread() & 31) * SF_WIDTH;
+        const char *low = line + (UNIT < 0 ? 1 - first - SF_ITEMS * SPREAD : first) * SIZE;
+        *past = (int)((sf_u64)low & 15);
+        return low - *past;
 }
 
-/* Makes vectors of chunks that have been taken from a stage. */
-template <int UNIT, int SIZE, int BYTES>
-SF_DEVICE void sf_unstage_chunks(const char *line, sf_i64 at, const unsigned char *end, sf_raw<BYTES> (&v)[SF_ITEMS])
+/* Stages the vectors of a warp, which may be at any address and narrower than 16 bytes, as the chunks in
+ * which they are: its lanes copy one after another. Chunks without an element before `stop` are not staged. */
+template <bool WHOLE, int UNIT, int SIZE> SF_DEVICE void sf_stage_piece(const char *line, sf_i64 at, sf_i64 stop, unsigned char *area, const char *from, const char *to)
 {
-        const sf_chunk<UNIT, SIZE> own = sf_chunk_of<UNIT, SIZE>(line, at);
+        enum { BYTES = SF_ITEMS * SPREAD * SIZE };
         const int lane = sf_thread() & 31;
-        sf_raw<BYTES> beyond;
-        sf_clear(beyond);
-        /* Also where it was not staged because nobody needs it. */
-        if (sf_chunk_beyond<SF_ITEMS, SPREAD>(own, 0, TILE, lane))
-                sf_shared_load(end, beyond);
-        sf_join<UNIT, SIZE>(v, beyond, own.past, lane);
+        int past;
+        const char *chunks = sf_piece_from<UNIT, SIZE>(line, at, &past);
+        /* The chunks that are needed: from the first, or to the last. */
+        const sf_i64 begin = WHOLE || UNIT > 0 ? 0 : line + (1 - stop) * SIZE - chunks - 15, end = WHOLE || UNIT < 0 ? BYTES + past : line + stop * SIZE - chunks;
+        sf_sync_warp(); /* nobody reads what has been here before */
+#pragma unroll
+        for (int at = 0; at < BYTES; at += 512)
+                if ((BYTES >= 512 || at + lane * 16 < BYTES) && (WHOLE || (at + lane * 16 >= begin && at + lane * 16 < end)))
+                        sf_copy_chunk<16>(area + at + lane * 16, chunks + at + lane * 16, from, to);
+        if (lane == 31 && past && (WHOLE || (BYTES >= begin && BYTES < end)))
+                sf_copy_chunk<16>(area + BYTES, chunks + BYTES, from, to);
+}
+
+/* From word PAST on of each of two vectors. */
+template <int PAST, int SIZE, int BYTES> SF_DEVICE void sf_cut_each(sf_raw<BYTES> (&v)[SF_ITEMS], const sf_raw<BYTES> (&next)[SF_ITEMS], int from)
+{
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+                v[i] = sf_cut_at<PAST, SIZE>(v[i], next[i], from);
+}
+
+/* Takes a lane's vectors out of the warp's piece. LOOSE: they may be at any address. */
+template <bool LOOSE, int UNIT, int SIZE, int BYTES> SF_DEVICE void sf_unstage_piece(const char *line, sf_i64 at, const unsigned char *area, sf_raw<BYTES> (&v)[SF_ITEMS])
+{
+        enum { NEXT = (UNIT < 0 ? -32 : 32) * BYTES };
+        const int lane = sf_thread() & 31;
+        int past;
+        sf_piece_from<UNIT, SIZE>(line, at, &past);
+        sf_sync_warp(); /* other lanes have copied what this one reads */
+        const unsigned char *own = area + (UNIT < 0 ? SF_ITEMS * 32 - 1 - lane : lane) * BYTES;
+        if constexpr (BYTES < 4) {
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++) {
+                        sf_clear(v[i]);
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++) {
+                                sf_raw<SIZE> one;
+                                sf_shared_load(own + past + i * NEXT + j * SIZE, one);
+                                sf_set_slot<SIZE>(v[i], j, one.w[0]);
+                        }
+                }
+        } else {
+                const int from = past & (BYTES - 1);
+                sf_raw<BYTES> next[SF_ITEMS];
+                own += past - from;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_shared_load(own + i * NEXT, v[i]);
+                if (!LOOSE || !from)
+                        return;
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+                        sf_shared_load(own + i * NEXT + BYTES, next[i]);
+                if constexpr (sf_is_place<3, SIZE, BYTES>())
+                        if (from >= 12)
+                                return sf_cut_each<3, SIZE>(v, next, from);
+                if constexpr (sf_is_place<2, SIZE, BYTES>())
+                        if (from >= 8)
+                                return sf_cut_each<2, SIZE>(v, next, from);
+                if constexpr (sf_is_place<1, SIZE, BYTES>())
+                        if (from >= 4)
+                                return sf_cut_each<1, SIZE>(v, next, from);
+                if constexpr (sf_is_place<0, SIZE, BYTES>())
+                        sf_cut_each<0, SIZE>(v, next, from);
+        }
 }
 
 #if SF_LOOSE_OPERANDS
 /* Both of these for an operand, if it is one whose elements are not aligned. Chunks that have an
  * element of the line are read, whatever else they have. */
-template <bool LOOSE, bool WHOLE, int UNIT, int SIZE, class S>
-SF_DEVICE void sf_stage_operand(const char *line, sf_i64 at, sf_i64 n, S slot, unsigned char *end)
+template <bool LOOSE, bool WHOLE, int UNIT, int SIZE>
+SF_DEVICE void sf_stage_operand(const char *line, sf_i64 at, sf_i64 n, unsigned char *area)
 {
         if constexpr (LOOSE)
-                sf_stage_chunks<WHOLE, UNIT, SIZE>(line, at, n, slot, end, UNIT < 0 ? line - (n - 1) * SIZE : line, line + (UNIT < 0 ? 1 : n) * SIZE);
+                sf_stage_piece<WHOLE, UNIT, SIZE>(line, at, n, area, UNIT < 0 ? line - (n - 1) * SIZE : line, line + (UNIT < 0 ? 1 : n) * SIZE);
 }
 template <bool LOOSE, int UNIT, int SIZE, class R>
-SF_DEVICE void sf_unstage_operand(const char *line, sf_i64 at, const unsigned char *end, R raw_of)
+SF_DEVICE void sf_unstage_operand(const char *line, sf_i64 at, const unsigned char *area, R raw_of)
 {
         if constexpr (LOOSE) {
                 sf_raw<SF_WIDTH * SIZE> v[SF_ITEMS];
-#pragma unroll
-                for (int i = 0; i < SF_ITEMS; i++)
-                        v[i] = raw_of(i);
-                sf_unstage_chunks<UNIT, SIZE>(line, at, end, v);
+                sf_unstage_piece<true, UNIT, SIZE>(line, at, area, v);
 #pragma unroll
                 for (int i = 0; i < SF_ITEMS; i++)
                         raw_of(i) = v[i];
@@ -81,13 +137,12 @@ SF_DEVICE void sf_unstage_operand(const char *line, sf_i64 at, const unsigned ch
 /* WHOLE: the tile is full, as all tiles of a line are except perhaps the last. */
 template <bool WHOLE> SF_DEVICE void sf_stage(const sf_params &p, const sf_tile &tile, sf_i64 at, int stage, int thread)
 {
-#if SF_SHIFT_IN
-        sf_stage_chunks<WHOLE, SF_X_UNIT, SF_IN_SIZE>(tile.line.x, at, tile.n, [=](int i) { return X_SLOT(stage, i, thread); }, END_SLOT(stage, thread, 0), p.x_begin, p.x_end);
+#if X_PIECE
+        sf_stage_piece<WHOLE, SF_X_UNIT, SF_IN_SIZE>(tile.line.x, at, tile.n, X_AREA(stage, thread), p.x_begin, p.x_end);
         return;
 #elif SF_LOOSE_OPERANDS
 #define OPERAND(k, dt, unit) \
-        sf_stage_operand<IS_LOOSE(k), WHOLE, unit, SF_SIZE(dt)>(tile.line.operand[k], at, tile.n, [=](int i) { return OPERAND_SLOT(k)(stage, i, thread); }, \
-                                                                END_SLOT(stage, thread, k));
+        sf_stage_operand<IS_LOOSE(k), WHOLE, unit, SF_SIZE(dt)>(tile.line.operand[k], at, tile.n, OPERAND_AREA(k)(stage, thread));
         SF_LOADS(OPERAND)
 #undef OPERAND
 #endif
@@ -173,31 +228,32 @@ SF_DEVICE void sf_unstage(const sf_params &p, const sf_claim &claim, sf_i64 mine
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
 #if SF_LOAD_FUSED
-#define OPERAND(k, dt, unit) sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw[i].operand##k.raw);
+#define OPERAND(k, dt, unit) \
+                if (!IS_LOOSE(k)) \
+                        sf_shared_load(OPERAND_SLOT(k)(stage, i, thread), raw[i].operand##k.raw);
                 SF_LOADS(OPERAND)
 #undef OPERAND
-#else
+#elif !X_PIECE
                 sf_shared_load(X_SLOT(stage, i, thread), raw[i].x);
 #endif
 #if SF_MASK
                 sf_shared_load(M_SLOT(stage, i, thread), raw[i].m);
 #endif
         }
-#if SF_SHIFT_IN
+#if X_PIECE
         sf_raw<SF_WIDTH * SF_IN_SIZE> x[SF_ITEMS];
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-                x[i] = raw[i].x;
-        sf_unstage_chunks<SF_X_UNIT, SF_IN_SIZE>(sf_tile_of(p, claim).line.x, at, END_SLOT(stage, thread, 0), x);
+        sf_unstage_piece<SF_SHIFT_IN, SF_X_UNIT, SF_IN_SIZE>(sf_tile_of(p, claim).line.x, at, X_AREA(stage, thread), x);
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 raw[i].x = x[i];
+#if SF_SHIFT_IN
                 raw[i].x_past = 0; /* nothing is left to be cut */
+#endif
         }
 #elif SF_LOOSE_OPERANDS
         const sf_line line = sf_tile_of(p, claim).line;
 #define OPERAND(k, dt, unit) \
-        sf_unstage_operand<IS_LOOSE(k), unit, SF_SIZE(dt)>(line.operand[k], at, END_SLOT(stage, thread, k), [&](int i) -> decltype(raw[i].operand##k.raw) & { return raw[i].operand##k.raw; });
+        sf_unstage_operand<IS_LOOSE(k), unit, SF_SIZE(dt)>(line.operand[k], at, OPERAND_AREA(k)(stage, thread), [&](int i) -> decltype(raw[i].operand##k.raw) & { return raw[i].operand##k.raw; });
         SF_LOADS(OPERAND)
 #undef OPERAND
 #endif
@@ -209,15 +265,26 @@ struct alignas(SF_WIDTH * sizeof(sf_scanned)) sf_held {
         sf_scanned e[SF_WIDTH];
 };
 
+SF_DEVICE sf_held *sf_held_at(int stage, int item, int thread)
+{
+#if X_PIECE
+        return (sf_held *)X_AREA(stage, thread) + item * 32 + (thread & 31);
+#else
+        return (sf_held *)sf_stage_slot<0, sizeof(sf_held), 0>(stage, item, thread);
+#endif
+}
+
 SF_DEVICE void sf_hold(int stage, int thread, const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
+        if (X_PIECE)
+                sf_sync_warp(); /* all lanes have taken their vectors */
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_held h;
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         h.e[j] = sf_scanned_of(v[i][j]);
-                *(sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread) = h;
+                *sf_held_at(stage, i, thread) = h;
         }
 }
 
@@ -225,7 +292,7 @@ SF_DEVICE void sf_unhold(int stage, int thread, sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++) {
-                sf_held h = *(const sf_held *)sf_stage_slot<0, sizeof(sf_held)>(stage, i, thread);
+                const sf_held h = *sf_held_at(stage, i, thread);
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         v[i][j] = sf_of_scanned(h.e[j]);

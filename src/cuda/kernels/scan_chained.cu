@@ -10,9 +10,8 @@
  *
  * From its load to its store a tile waits some microseconds for others. So many loads must be under
  * way: a block keeps SF_STAGES tiles in shared memory. Every thread reads only what it staged
- * itself, which needs no barrier. Of vectors at any address it stages the first chunk, and takes
- * the rest from the lane beside. While tile i is
- * scanned and stored, tile i + SF_AHEAD is folded and its total is published. There is one barrier
+ * itself, which needs no barrier; of vectors at any address, and of narrow ones, what its warp staged.
+ * While tile i is scanned and stored, tile i + SF_AHEAD is folded and its total is published. There is one barrier
  * for each tile. It hands tile numbers and the totals of warps to the warps that need them, and the
  * totals before a tile back to the workers.
  *
@@ -47,11 +46,14 @@ enum {
 #endif
         M_AT
 };
-#define OPERAND_SLOT(k) sf_stage_slot<AT_##k, END_##k + 1 - AT_##k>
-#define X_SLOT sf_stage_slot<X_AT, X_END + 1>
-#define M_SLOT sf_stage_slot<M_AT, SF_WIDTH>
-/* Operands that may begin anywhere in a vector, as bits, and how many they are. Where a warp stages the
- * chunk that no lane has, of x or of operand k: after all others. */
+#define OPERAND_SLOT(k) sf_stage_slot<AT_##k, END_##k + 1 - AT_##k, sf_loose_before<k>()>
+#define OPERAND_AREA(k) sf_stage_area<AT_##k, END_##k + 1 - AT_##k, sf_loose_before<k>()>
+#define X_SLOT sf_stage_slot<X_AT, X_END + 1, 0>
+#define X_AREA sf_stage_area<X_AT, X_END + 1, 0>
+#define M_SLOT sf_stage_slot<M_AT, SF_WIDTH, 0>
+/* Is x staged as one piece for each warp? If its vectors may begin anywhere, or are narrower than what is
+ * copied at once; so are operands that may begin anywhere in a vector, as bits, and how many they are. */
+#define X_PIECE (!SF_LOAD_FUSED && !SF_MASK && (SF_SHIFT_IN || (SF_X_UNIT && SF_WIDTH * SF_IN_SIZE < 16)))
 #if SF_LOAD_FUSED
 #define SF_LOOSE_OPERANDS (SF_LOOSE_ONES & ~SF_SHORT)
 #define LOOSE_COUNT sf_loose_before<SF_OPERANDS>()
@@ -60,7 +62,6 @@ enum {
 #define LOOSE_COUNT 0
 #endif
 #define IS_LOOSE(k) ((SF_LOOSE_OPERANDS >> (k) & 1) != 0)
-#define END_SLOT(stage, thread, k) (sf_shared() + ((stage) + 1) * STAGE - ((WARPS - (thread) / 32) * ENDS - sf_loose_before<k>()) * SF_CHAINED_END)
 /* How many of the operands before operand K are such. */
 template <int K> SF_DEVICE constexpr int sf_loose_before()
 {
@@ -88,7 +89,7 @@ enum {
         WORKERS = WARPS * 32,
         SPREAD = 32 * SF_WIDTH,
         TILE = WORKERS * SF_ITEMS * SF_WIDTH,
-        ENDS = SF_SHIFT_IN + LOOSE_COUNT,
+        ENDS = X_PIECE + LOOSE_COUNT,
         STAGE = SF_ITEMS * WORKERS * (M_AT + SF_MASK * SF_WIDTH) + ENDS * WARPS * SF_CHAINED_END,
         WORDS = sizeof(sf_acc) / 4,
         BITS = SF_GROUP_LOG * SF_DEPTH, /* bits of a tile's number */
