@@ -4,11 +4,16 @@
 
 /* The most bytes that a block stages, so that several blocks share a multiprocessor, some computing
  * while others load; and the most bytes of a unit. */
-#define MOST_STAGED (20 << 10)
+#define MOST_STAGED (24 << 10)
 #define MOST_UNIT (24 << 10)
-/* The most words of values that a thread holds; and of several sequences. */
+/* The most words of values that a thread holds, and one of 32 that share a sequence; of narrow elements, and of
+ * those that are widened; and of several sequences. H200, share of a copy, rows of 3001 u8 0.82, in vectors at any
+ * address 0.69, of f16 0.78, 0.80; of 4097 bf16 0.54, 0.72; of 2561 bf16 into f32 0.44, 0.78. */
 #define MOST_HELD 32
 #define MOST_SCANNED 40
+#define MOST_NARROW 48
+#define MOST_NARROW_ROW 96
+#define MOST_WIDENED_ROW 80
 #define MOST_SEVERAL 16
 #define MOST_FOLDED 48 /* for one thread, which keeps none of them for long */
 
@@ -22,23 +27,25 @@ static bool one_piece(int64_t unit, int64_t along, int64_t across, int64_t n, in
 typedef struct pieces {
         int64_t inner; /* sequences side by side, which make a unit */
         int64_t each;  /* units for a block */
-        int64_t team, items, rows;
+        int64_t team, width, items, rows;
+        int64_t blocks;
+        bool early;    /* SF_EARLY */
         int64_t resident;
         int64_t shared; /* bytes */
         int64_t slabs, along; /* of sequences of several dimensions; positions that follow each other in a slab */
         int64_t pitch[SF_MAX_NDIM]; /* bytes in shared memory from one position to the next, along each dimension */
 } pieces;
 
-/* If 32 lanes each read a number of `size` bytes at the same position of their sequences, about how
- * many use the same bank of shared memory? This is asked in every call, so it is one loop over the
+/* If 32 lanes each read a number of `size` bytes at the same position of their vectors of `width`, about
+ * how many use the same bank of shared memory? This is asked in every call, so it is one loop over the
  * lanes, without a division. */
-static int64_t meeting(int64_t team, int64_t n, int64_t inner, int64_t size)
+static int64_t meeting(int64_t team, int64_t width, int64_t n, int64_t inner, int64_t size)
 {
         int64_t seen[32], most = 1, unit = 0, column = 0;
         int32_t count[32] = {0};
         for (int64_t lane = 0; lane < 32; lane += team) {
                 for (int64_t position = 0; position < team; position++) {
-                        const int64_t word = ((unit + position) * inner + column) * size >> 2, bank = word & 31;
+                        const int64_t word = ((unit + width * position) * inner + column) * size >> 2, bank = word & 31;
                         /* cppcheck-suppress uninitvar ; seen is set if count is above 0 */
                         if (!count[bank] || seen[bank] != word)
                                 most = at_least(most, ++count[bank]);
@@ -61,10 +68,17 @@ static bool is_tiny(const sf_step *s)
 {
         return size_of((int32_t)s->in) <= 2 && s->n < 16;
 }
+/* Does a block have one piece after another, and vectors of several elements? H200, share of a copy, so and not:
+ * cumsum of rows of 65 f16 0.84, 0.53, of 653 0.82, 0.63, of 2049 bf16 0.84, 0.48; of 653 u8 0.71, 0.39; but of 653
+ * f32 0.86, 0.96, of 13 i8 0.64, 0.75. */
+static bool streams(const sf_step *s)
+{
+        return !s->fold && size_of((int32_t)s->in) <= 2 && !is_tiny(s);
+}
 static int64_t staged_units(const sf_step *s, int64_t inner, int64_t held, int64_t bytes,
                             int64_t room, const sf_cuda_chip *chip)
 {
-        const int64_t units = s->batch / inner, once = (is_tiny(s) && held < inner ? 2 : 1) * held / inner;
+        const int64_t units = s->batch / inner, once = at_least((is_tiny(s) && held < inner ? 2 : 1) * held / inner, streams(s));
         int64_t each = once;
         while (is_tiny(s) && each && 2 * each <= 8 * once && 2 * each * bytes <= room &&
                units >= 16 * each * (int64_t)chip->multiprocessors)
@@ -110,6 +124,41 @@ static int64_t lay_slabs(const sf_step *s, pieces *p)
         return end;
 }
 
+/* The team, and the vectors, with the least cost: bank conflicts, exchange of totals, idle lanes. A vector is
+ * moved one by one, but exchanges one total. Of lines that begin early it is moved at once. A whole warp
+ * holds `most` words, other teams `held`. false: there is none. */
+static bool share(const sf_step *s, int64_t words, int64_t most, int64_t held, pieces *p)
+{
+        const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out);
+        const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc), free = sf_op_free(s->op, s->acc) && !pair;
+        const bool several = streams(s), early = several && free && in == out && p->inner == 1;
+        const int64_t widest = early ? 16 / in : several && words == 1 && !pair ? at_most(4, 16 / at_least(in, out)) : 1;
+        int64_t best = 0;
+        for (int64_t width = 1; width <= widest; width *= 2)
+                for (int64_t team = 1; team <= 32; team *= 2) {
+                        const int64_t vectors = ceil_div(s->n + (early ? width - 1 : 0), width), items = ceil_div(vectors, team);
+                        const int64_t fit = s->fold && team == 1 ? MOST_FOLDED : team == 32 ? most : held;
+                        if (items * width * words > fit || (team > 1 && team >= 2 * vectors) || (early && width > 1 && width * in < 4))
+                                continue;
+                        const int64_t levels = log2_up(team) * words, own = width * log2_up(width) / 2;
+                        const int64_t joined = free && several ? 2 * (levels + 2 * words) + width : (1 + width) * levels + own;
+                        const int64_t times = team * items * 1024, rest = (4 * width + joined) * times / s->n;
+                        if (best && rest >= best)
+                                continue;
+                        const int64_t alone = early ? at_least(width * in / 4, 1) : width * meeting(team, width, s->n, p->inner, in);
+                        const int64_t moved = (s->fold ? 1 : 2) * alone;
+                        const int64_t cost = (moved + 4 * width + joined) * times / s->n;
+                        if (!best || cost < best) {
+                                best = cost;
+                                p->team = team;
+                                p->width = width;
+                                p->items = items;
+                                p->early = early && width > 1;
+                        }
+                }
+        return best > 0;
+}
+
 /* Distributes them to blocks of `threads`; false: they are not such sequences, or too long. */
 static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
 {
@@ -129,40 +178,39 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
         if (!s->fold)
                 fits = fits && one_piece(unit ? unit->y : each * out, seq->y, last->y, s->n, p->inner, out) && (seq->x < 0) == (seq->y < 0);
         const int64_t bytes = s->n * p->inner * (in + (s->fold || in == out ? 0 : out));
-        const int64_t most = s->fold ? MOST_HELD : MOST_SCANNED; /* of a whole warp */
+        const bool narrow = streams(s) && words == 1 && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        const int64_t most = s->fold ? MOST_HELD : !narrow ? MOST_SCANNED : in == out ? MOST_NARROW_ROW : MOST_WIDENED_ROW; /* of a whole warp */
         if (!fits || bytes > MOST_UNIT || s->n > 32 * (most / words))
                 return false;
 
-        /* The team with the least cost: bank conflicts, exchange of totals, idle lanes. */
-        int64_t best = 0;
-        for (int64_t team = 1; team <= 32; team *= 2) {
-                const int64_t items = ceil_div(s->n, team);
-                if (items * words > (s->fold && team == 1 ? MOST_FOLDED : team == 32 ? most : MOST_HELD) || (team > 1 && team >= 2 * s->n))
-                        continue;
-                const int64_t turn = (s->fold ? 1 : 2) * meeting(team, s->n, p->inner, in) + 2 * log2_up(team) * words + 4;
-                const int64_t cost = turn * team * items * 1024 / s->n;
-                if (!best || cost < best) {
-                        best = cost;
-                        p->team = team;
-                        p->items = items;
-                }
-        }
-        if (!best)
+        if (!share(s, words, most, narrow ? MOST_NARROW : MOST_HELD, p))
                 return false;
+        const int64_t held = p->items * p->width * words;
         const int64_t units = s->batch / p->inner, sequences = threads / p->team, room = chip->small_tiles ? 4096 : MOST_STAGED;
         const int64_t several = is_tiny(s) ? MOST_SEVERAL / 2 : MOST_SEVERAL;
-        p->rows = at_least(pow2_down(several / (p->items * words)), 1);
-        p->resident = p->rows * p->items * words <= MOST_SEVERAL ? 10 : 6;
+        p->rows = at_least(pow2_down(several / held), 1);
+        /* Registers for what is held, and about as many for the rest. */
+        const int64_t places = held <= 24 ? 8 : held <= MOST_SCANNED ? 6 : held <= MOST_NARROW ? 5 : held <= MOST_WIDENED_ROW ? 4 : 3;
+        p->resident = p->rows * held <= MOST_SEVERAL ? 10 : streams(s) ? places : 6;
         while (p->rows > 1 && p->rows * sequences / 2 >= p->inner && (p->rows * sequences / 2 / p->inner * bytes > room || p->rows * sequences / 2 >= p->inner * units ||
                                2 * s->batch < p->rows * sequences * 2 * (int64_t)chip->multiprocessors))
                 p->rows /= 2;
         p->each = staged_units(s, p->inner, p->rows * sequences, bytes, room, chip);
-        if (s->nseq > 1)
+        if (!p->each)
+                return false;
+        if (s->nseq > 1) { /* a fold */
                 p->each = at_most(p->each, p->along);
-        p->shared = s->nseq > 1 ? lay_slabs(s, p) : sf_rows_staged(p->each * s->n * p->inner * in);
-        if (!s->fold && in != out)
-                p->shared += sf_rows_staged(p->each * s->n * p->inner * out);
-        return p->each > 0;
+                p->shared = lay_slabs(s, p);
+                p->blocks = s->batch / (p->along * p->inner) * ceil_div(p->along, p->each);
+                return true;
+        }
+        const int64_t in_bytes = sf_rows_staged(p->each * s->n * p->inner * in), all = ceil_div(units, p->each);
+        p->shared = 2 * in_bytes + (s->fold || in == out ? 0 : sf_rows_staged(p->each * s->n * p->inner * out));
+        /* As many blocks as run together. */
+        const int64_t fit = at_most(p->resident, chip->shared_per_multiprocessor / (p->shared + 1024));
+        p->blocks = streams(s) ? at_most(all, at_least(fit, 1) * chip->multiprocessors) : all;
+        p->shared -= p->blocks == all ? in_bytes : 0;
+        return true;
 }
 
 /* Bytes from the result of a sequence to that of the next one; 0: they are not equally far apart. */
@@ -187,17 +235,17 @@ static bool suits(const layout *l, bool down)
                 return row * s->n < (row < (s->fold ? 128 : size <= 2 ? 32 : 0) ? 16384 : 4096) || (!s->fold && row < 4096 && s->n <= 8 && s->batch > l->line.len);
         if (size >= 4)
                 return l->width == 1 && (size == 4 || row <= 512);
-        /* H200, share of a copy, so and in vectors at any address: scans of f16 in rows of 65 0.76,
-         * 0.23; 101 0.57, 0.35; 333 0.62, 0.44; 555 0.54, 0.50; 1001 0.54, 0.68; of u8 77 0.57,
-         * 0.31, 1001 0.34, 0.50; into i64 45 0.58, 0.74; sums of bf16 37 1.40, 0.55; 101 0.46,
-         * 0.41; 401 0.45, 0.50; of 207, in blocks of 128, 0.82, 0.45. */
+        /* H200, share of a copy, so and in vectors at any address: scans of f16 in rows of 653 0.82,
+         * 0.63, of bf16 2049 0.84, 0.48, into f32 653 0.85, 0.73; of i8 into i64 65 0.84, 0.76, 653
+         * 0.83, 0.89; sums of bf16 37 1.40, 0.55; 101 0.46, 0.41; 401 0.45, 0.50; of 207, in blocks of
+         * 128, 0.82, 0.45. */
         const bool widens = size_of((int32_t)s->out) == 8;
         const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
         /* If all rows of x begin alike, results are aligned, and only x is shifted: rows of 48 bf16
          * 0.61, and 0.50 so. */
         if (l->width * size >= 8 || (row >= 32 && aligned_to(row, 16)))
                 return false;
-        return row < 32 || (s->fold ? s->n < 256 && !pair : s->n < 400 && !widens);
+        return row < 32 || (s->fold ? s->n < 256 && !pair : pair ? s->n < 400 && !widens : widens ? s->n < 128 : true);
 }
 
 sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
@@ -211,7 +259,8 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
         if (!*fits)
                 return SF_OK;
         layout one = sf_cuda_layout(s, false, false);
-        one.width = 1;
+        one.width = (int)g.width;
+        one.early = g.early;
         draft d = sf_cuda_draft(&plan->launch[0], s->fold ? SF_CUDA_FOLD : SF_CUDA_SCAN_ROWS, &one);
         sf_cuda_spec *spec = &d.launch->spec;
         spec->threads = (int32_t)threads;
@@ -227,15 +276,13 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
         d.p.units = s->batch;
         d.p.number[0] = s->fold ? apart(s, g.inner) : 1;
         d.p.number[1] = g.each;
-        d.p.number[2] = s->n;
+        d.p.number[2] = s->fold ? s->n : g.blocks;
         d.p.number[3] = g.inner;
-        int64_t blocks = ceil_div(s->batch, g.each * g.inner);
         if (s->nseq > 1) {
                 d.p.number[0] = 0;
                 d.p.number[2] = ceil_div(g.along, g.each);
                 d.p.il = s->n / g.slabs * g.inner;
                 d.p.left_entry = g.slabs;
-                blocks = s->batch / (g.along * g.inner) * d.p.number[2];
                 for (int32_t k = 0; k < s->nseq; k++) {
                         sf_params_dim *dim = &d.p.dims[s->nbatch + k];
                         dim->y = g.pitch[k];
@@ -243,5 +290,5 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
                 }
         }
         plan->launches = 1;
-        return sf_cuda_finish(ctx, chip, &d, blocks, g.shared);
+        return sf_cuda_finish(ctx, chip, &d, g.blocks, g.shared);
 }

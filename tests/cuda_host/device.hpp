@@ -274,6 +274,14 @@ template <int BYTES> static inline void sf_shared_glance(const unsigned char *p,
                 r.w[0] = 0;
         exec_glance(r.w, p, BYTES, used);
 }
+template <int BYTES> static inline void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, int low, int high)
+{
+        sf_check_aligned(p, BYTES);
+        if (BYTES < 4)
+                r.w[0] = 0;
+        for (int k = 0; k < BYTES; k++)
+                exec_glance((char *)r.w + k, p + k, 1, k >= low && k < high);
+}
 
 static inline void sf_shared_mark(unsigned char *p) { exec_mark(p); }
 

@@ -353,6 +353,28 @@ static void meet_short_axes(void)
         }
 }
 
+/* Short rows and small matrices of narrow elements, so many that a block has several pieces of them, one after
+ * another, on a chip with one multiprocessor; and longer rows at any address. */
+static void meet_many_pieces(void)
+{
+        static const int64_t shapes[][3] = {{2000, 65, 1}, {700, 157, 1}, {2100, 35, 1}, {130, 653, 1}, {60, 2049, 1}, {90, 300, 4}, {40, 700, 5}, {9, 4101, 1}};
+        static const int types[][2] = {{DT_F16, DT_F16}, {DT_U8, DT_U8}, {DT_BF16, DT_F32}, {DT_I8, DT_I64}, {DT_BF16, DT_BF16}};
+        static const sf_op ops[] = {SF_SUM, SF_MAX, SF_PROD, SF_MIN, SF_SUM};
+        for (int i = 0; i < 40; i++) {
+                const uint64_t draw = hash((uint64_t)(first_seed * 1000 + i));
+                test_case c = case_plain(false, 1, shapes[i % 8][2] > 1 ? 3 : 2, shapes[i % 8]);
+                c.in = types[i / 8][0];
+                c.out = types[i / 8][1];
+                c.op = ops[draw % (c.in == c.out ? 5 : 1)];
+                c.seed = draw;
+                c.reverse = draw >> 8 & 1;
+                c.exclusive = !(draw >> 9 & 3);
+                c.skew_x = (int)(draw >> 12 & 7) * dts[c.in].size;
+                c.skew_out = (int)(draw >> 16 & 7) * dts[c.out].size;
+                meet(&c);
+        }
+}
+
 /* Lines and columns of narrow elements that begin anywhere, x and the result alike or not: lines that begin early, columns in packs. */
 static void meet_odd_places(void)
 {
@@ -590,6 +612,7 @@ static void meet_all(void)
         host_chip.multiprocessors = 1;
         host_chip.l2 = 8192;
         meet_large_ways();
+        meet_many_pieces();
         meet_spent_lines();
 }
 

@@ -35,7 +35,7 @@ static const sf_cuda_chip small_chip = {.capability = 90, .cluster = 8, .multipr
 
 static const struct {
         const char *text; /* of x, an offset for each of SEGMENTS and one more, and w */
-        int wide;         /* f64: totals of two words */
+        int wide;         /* 1: f64, totals of two words; 2: bytes; 3: bf16 */
         int ndim;
         int64_t shape[3];
 } lines[] = {
@@ -62,6 +62,8 @@ static const struct {
         {BACK, 0, 3, {40, 300, 1}},  {BACK, 0, 3, {7, 301, 1}},   {BACK, 0, 3, {1, 9000, 1}},   {BACK, 0, 3, {1, 2001, 1}}, {BACK, 0, 3, {2, 50, 128}},
         {BACK, 0, 3, {3, 130, 33}},  {BACK, 1, 3, {1, 900, 4}},   {FORTH, 0, 3, {5, 1000, 1}},  {FORTH, 1, 3, {3, 70, 40}},
         {"cumsum(x, 1), cumsum(x, 1) * x", 0, 3, {9, 500, 1}},
+        {"cumsum(x, 1)", 3, 3, {700, 37, 1}}, {"cummax(x, 1)", 2, 3, {700, 37, 1}}, {"cummin(x, 1)", 3, 3, {300, 101, 1}}, {"cumsum(x, 1)", 2, 3, {900, 21, 1}}, {"cumsum(x, 1)", 3, 3, {90, 40, 3}},
+        {"cumsum(x, 1)", 2, 3, {1, 9001, 1}}, {"cumsum(x, 1)", 3, 3, {1, 9001, 1}}, {"cumsum(x, 1)", 3, 3, {3, 4001, 1}},
         {"cumsum(x, 1, offsets=o)", 0, 2, {1, RUNS}}, {"sum(x, 1, offsets=o)", 1, 2, {1, RUNS}}, {"cumsum(x * x, 1, offsets=o)", 0, 2, {1, RUNS}}, {"sum(x * x, 1, offsets=o)", 0, 2, {1, RUNS}},
         {"cumsum(x, 1, offsets=o)", 0, 3, {1, RUNS, 2}}, {"sum(x, 1, offsets=o)", 0, 3, {1, RUNS, 2}}, {"softmax(x, 1, offsets=o)", 0, 2, {1, RUNS}},
         {"softmax(x, 1, offsets=o), max(x, 1, offsets=o)", 0, 2, {1, RUNS}}, {"sum(x.permute(1, 0))", 0, 2, {70, 41}}, {"sum(x.permute(2, 1, 0), [0, 1])", 1, 3, {30, 9, 40}}, {"max(x, [0, 2])", 0, 3, {90, 20, 3}},
@@ -75,14 +77,21 @@ static sf_context *ctx[2]; /* the reference; the kernels */
 static int64_t only;       /* the length of axis 1; 0: all lines */
 
 /* Numbers of both signs, some of them not finite where there are results that are then computed again. */
-static void fill(void *to, int64_t count, bool wide, bool infinite)
+static void fill(void *to, int64_t count, int wide, bool infinite)
 {
         for (int64_t i = 0; i < count; i++) {
                 uint64_t state = (uint64_t)i + 1;
                 double v = (double)(int64_t)(model_random(&state) >> 40) * 0x1p-22 - 2;
                 if (infinite && i % 61 == 7)
                         v = 3e38;
-                if (wide)
+                const float single = (float)v;
+                uint32_t bits;
+                memcpy(&bits, &single, sizeof bits);
+                if (wide == 3)
+                        ((uint16_t *)to)[i] = (uint16_t)(bits >> 16);
+                else if (wide == 2)
+                        ((uint8_t *)to)[i] = (uint8_t)(state >> 40);
+                else if (wide)
                         ((double *)to)[i] = v;
                 else
                         ((float *)to)[i] = (float)v;
@@ -149,7 +158,7 @@ static void meet(int line)
         factors[0] = shape[1];
         factors[1] = 20;
         ends[0] = cut(shape[1]) + 1;
-        const sf_dtype dtype = lines[line].wide ? SF_F64 : SF_F32;
+        const sf_dtype dtypes[] = {SF_F32, SF_F64, SF_U8, SF_BF16}, dtype = dtypes[lines[line].wide];
         sf_tensor given[3] = {{.data = x, .device = {SF_CPU, 0}, .ndim = lines[line].ndim, .dtype = dtype, .shape = shape},
                               {.data = offsets, .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_I64, .shape = ends},
                               {.data = w, .device = {SF_CPU, 0}, .ndim = 2, .dtype = dtype, .shape = factors}};

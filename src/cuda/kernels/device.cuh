@@ -249,8 +249,10 @@ SF_DEVICE double sf_double_of(sf_u64 v) { return __longlong_as_double((sf_i64)v)
 
 /* If one is NaN, the result is NaN; +0.0 is larger than -0.0. From compute capability 8.0 on there
  * is an instruction for this, but only for floats. */
-SF_DEVICE double sf_larger(double a, double b) { return (a != a) | (a > b) | ((a == b) & !(sf_bits_of(a) >> 63)) ? a : b; }
-SF_DEVICE double sf_smaller(double a, double b) { return (a != a) | (a < b) | ((a == b) & (sf_bits_of(a) >> 63)) ? a : b; }
+/* A comparison of f64 takes two issue slots: so there are two, and signs tell -0 from +0. */
+SF_DEVICE int sf_sign_word(double v) { return (int)(sf_bits_of(v) >> 32); }
+SF_DEVICE double sf_larger(double a, double b) { return (!(a <= b) | ((~sf_sign_word(a) & sf_sign_word(b)) < 0)) & (b == b) ? a : b; }
+SF_DEVICE double sf_smaller(double a, double b) { return (!(a >= b) | ((sf_sign_word(a) & ~sf_sign_word(b)) < 0)) & (b == b) ? a : b; }
 SF_DEVICE float sf_larger(float a, float b)
 {
 #if __CUDA_ARCH__ >= 800
@@ -564,6 +566,8 @@ SF_DEVICE void sf_shared_store_below(int k, int n, unsigned char *p, const sf_ra
  * last argument says whether the value is used. If it is not, another thread may write it
  * meanwhile. */
 template <int BYTES> SF_DEVICE void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, bool) { sf_shared_load(p, r); }
+/* The same, where the bytes from `low` to before `high` are used. */
+template <int BYTES> SF_DEVICE void sf_shared_glance(const unsigned char *p, sf_raw<BYTES> &r, int, int) { sf_shared_load(p, r); }
 
 /* Copies to shared memory that proceed while the thread does something else. After sf_copy_wait the
  * thread sees its own copies; other threads see them only after a barrier that follows. */

@@ -280,43 +280,44 @@ SF_DEVICE int sf_unit_of(const sf_params &p, int sequence, int inner)
         return inner == 1 ? sequence : (int)(sf_high_word((sf_u32)sequence, last.times) >> last.shift);
 }
 
-/* `buffer` and `from` have the same address modulo 16 bytes. */
+/* `buffer` and `from` have the same address modulo 16 bytes. The chunks at either end are copied
+ * whole, with what else is in them. */
 template <int SIZE> SF_DEVICE void sf_fetch_piece(const char *from, int length, unsigned char *buffer)
 {
         const int past = (int)((sf_u64)from & 15), end = past + length * SIZE;
-        const bool even = !past && end % 16 == 0; /* all of it in vectors of 16 bytes */
+#pragma unroll 4
         for (int at = sf_thread() * 16; at < end; at += SF_THREADS * 16)
-                if (even || (at >= past && at + 16 <= end))
-                        sf_copy_async<16>(buffer + at - past, from + at - past);
-                else
-                        for (int j = at < past ? past : at; j < at + 16 && j < end; j += SIZE)
-                                sf_copy_async<SIZE>(buffer + j - past, from + j - past);
+                sf_copy_chunk<16>(buffer - past + at, from - past + at, from, from + length * SIZE);
 }
 
+/* The chunks that are the piece's alone are stored whole, the elements before and after them by one
+ * thread each. */
 template <int SIZE> SF_DEVICE void sf_store_piece(char *to, int length, const unsigned char *buffer)
 {
-        const int past = (int)((sf_u64)to & 15), end = past + length * SIZE;
-        const bool alike = past == (int)((sf_u64)buffer & 15);
-        for (int at = sf_thread() * 16; at < end; at += SF_THREADS * 16)
-                if (at >= past && at + 16 <= end) {
+        const int past = (int)((sf_u64)to & 15), end = past + length * SIZE, apart = (int)((sf_u64)buffer - (sf_u64)to) & 15;
+        const unsigned char *chunks = buffer - past - apart; /* of the buffer, `apart` bytes before those of `to` */
+        const int first = sf_thread() * 16 + (past ? 16 : 0), last = end & ~15;
+        if (!apart) {
+#pragma unroll 4
+                for (int at = first; at < last; at += SF_THREADS * 16) {
                         sf_raw<16> r;
-                        if (alike)
-                                sf_shared_load(buffer + at - past, r);
-                        else
-#pragma unroll
-                                for (int k = 0; k < 16 / SIZE; k++) {
-                                        sf_raw<SIZE> one;
-                                        sf_shared_load(buffer + at - past + k * SIZE, one);
-                                        if (SIZE < 4 && k % (4 / (SIZE < 4 ? SIZE : 4)) == 0)
-                                                r.w[k * SIZE / 4] = 0;
-                                        sf_set_slot<SIZE>(r, k, sf_slot<SIZE>(one, 0));
-                                }
-                        sf_store(to + at - past, r);
-                } else {
-                        for (int j = at < past ? past : at; j < at + 16 && j < end; j += SIZE) {
-                                sf_raw<SIZE> r;
-                                sf_shared_load(buffer + j - past, r);
-                                sf_store(to + j - past, r);
-                        }
+                        sf_shared_load(chunks + at, r);
+                        sf_store(to - past + at, r);
                 }
+        } else {
+#pragma unroll 2
+                for (int at = first; at < last; at += SF_THREADS * 16) {
+                        sf_raw<16> r, next;
+                        sf_shared_load(chunks + at, r);
+                        sf_shared_load(chunks + at + 16, next);
+                        sf_store(to - past + at, sf_cut(r, next, apart));
+                }
+        }
+        const int before = (past ? (end < 16 ? end : 16) - past : 0) / SIZE, after = (past && end < 16 ? 0 : end & 15) / SIZE;
+        if (sf_thread() < before + after) {
+                const int k = sf_thread() < before ? sf_thread() : length - before - after + sf_thread();
+                sf_raw<SIZE> one;
+                sf_shared_load(buffer + k * SIZE, one);
+                sf_store(to + k * SIZE, one);
+        }
 }

@@ -149,15 +149,15 @@ SF_DEVICE int sf_begin_early(sf_line &line)
         return early;
 }
 
-/* Makes the first `early` elements of a line neutral: they are before its real beginning. Only
- * vectors at the very beginning have any. */
+/* Makes the first `early` elements of a line, fewer than 16, neutral: they are before its real
+ * beginning. Only vectors at the very beginning have any. */
 template <int N, class T> SF_DEVICE void sf_clear_early(T (&v)[N][SF_WIDTH], sf_i64 at, int spread, int early, T neutral)
 {
         if (at >= early)
                 return;
         const int left = early - (int)at;
 #pragma unroll
-        for (int i = 0; i < N; i++)
+        for (int i = 0; i < (spread < 16 ? N : 1); i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++)
                         if (i * spread + j < left)
