@@ -124,11 +124,21 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         while (items > 1 && tile.threads * items / 2 * width >= line->n)
                 items /= 2;
         /* Lines of up to one tile: rather more blocks than larger ones. H200, (25726, 2165, 2) f32: 0.71
-         * of a copy, 0.58. */
-        if (!chip->small_tiles && tile.threads == 256 && line->n <= tile.threads * items * width && line->batch >= 8 * (int64_t)chip->multiprocessors) {
+         * of a copy, 0.58. Of lines a little longer, smaller tiles, of which less is empty. */
+        const bool many = !chip->small_tiles && line->batch >= 8 * (int64_t)chip->multiprocessors;
+        if (many && tile.threads == 256 && line->n <= 2 * tile.threads * items * width) {
                 tile.threads /= 2;
                 tile.resident *= 2;
         }
+        for (int64_t each; many && (each = tile.threads * items * width) < line->n && 4 * line->n < 3 * ceil_div(line->n, each) * each;)
+                if (tile.threads > 64 && tile.resident <= 4) {
+                        tile.threads /= 2;
+                        tile.resident *= 2;
+                } else if (items > 8) {
+                        items /= 2;
+                } else {
+                        break;
+                }
         int64_t tiles = ceil_div(line->n, tile.threads * items * width);
         dealing c = sf_cuda_chunks(line, tiles, line->batch, (int64_t)chip->multiprocessors * tile.resident);
         /* If there are enough lines to fill the chip, they are not cut into chunks. A short line

@@ -39,6 +39,16 @@ static bool lifts(const layout *l)
                size_of(s->in) == 4 && l->width > 1;
 }
 
+/* Do rows of single elements leave more than a quarter of a block's tiles empty? H200, (65536, 4097) f32: 0.42 of
+ * a copy in tiles of 8192. */
+static bool leaves_empty(const layout *l, int64_t vectors, int64_t largest, const sf_cuda_chip *chip)
+{
+        const sf_step *s = l->step;
+        const int64_t tile = at_most(pow2_up(vectors), largest);
+        return !chip->small_tiles && l->width == 1 && size_of(s->in) == 4 && scanned_size(s) == 4 && !sf_op_free(s->op, s->acc) && !s->fuse && !s->sibling &&
+               4 * vectors < 3 * ceil_div(vectors, tile) * tile;
+}
+
 static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan)
 {
         const sf_step *s = l->step;
@@ -79,14 +89,23 @@ static sf_status plan_rows(const sf_context *ctx, const layout *l, const sf_cuda
                 items = 8; /* each warp's part is an aligned power of two */
                 spec->threads = (int32_t)team;
                 spec->extra[SF_CUDA_RESIDENT] = 1;
-        } else if (size_of(s->in) <= 2 && (vectors > tile.threads * held || 8 * vectors < 7 * pow2_up(vectors))) {
+        } else if ((size_of(s->in) <= 2 && (vectors > tile.threads * held || 8 * vectors < 7 * pow2_up(vectors))) || leaves_empty(l, vectors, tile.threads * held, chip)) {
                 /* Much of a large tile would be empty at the end of a row. A warp for each row
                  * needs no barriers either; more if there are few rows. */
                 spec->threads = 256;
                 spec->extra[SF_CUDA_RESIDENT] = chip->small_tiles ? 1 : 2;
+                /* Halves into f32 at any address store twice what they load. H200, share of a copy, three blocks,
+                 * which spills, and two: rows of 10001 0.83, 0.66; of 2561 0.78, 0.65; but of f16 0.74, 0.78. */
+                if (!chip->small_tiles && l->shift_in && !l->early && size_of(s->in) == 2 && size_of(s->out) == 4 &&
+                    !sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc))
+                        spec->extra[SF_CUDA_RESIDENT] = 3;
                 if (chip->small_tiles)
                         spec->threads = tile.threads;
                 items = held;
+                if (size_of(s->in) == 4) {
+                        items = 16;
+                        spec->extra[SF_CUDA_RESIDENT] = 4;
+                }
                 for (team = 32; team < spec->threads && team * items < vectors && s->batch * team < 1024 * (int64_t)chip->multiprocessors;)
                         team *= 2;
         } else {
@@ -611,12 +630,8 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
                 SF_TRY(sf_cuda_plan_narrow(ctx, along, columns, chip, plan, &fits));
         if (fits)
                 return SF_OK;
-        /* A chained scan stages only aligned vectors. */
         layout staged_as = sf_cuda_layout(along, false, false);
-        /* Lines that begin early, x and y alike, are aligned in a burst. H200, (392, 3171857) f16:
-         * 0.56 of a copy, 0.49 staged and shifted. */
-        const layout early = sf_cuda_shifted(staged_as, true);
-        if (columns == 1 && (!early.early || early.shift_in))
+        if (columns == 1)
                 staged_as = sf_cuda_anywhere(staged_as);
         const bool vectors = staged_as.width * size_of(s->in) >= at_most(8, 2 * size_of(s->in));
         return large && columns <= 4 && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);

@@ -236,6 +236,7 @@ static const row products[] = {
         {SF_CUDA_SCAN_COLUMNS, -1, 0, 16, 2, 4, 70, {256, 32, 2, 32, 0}},
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 4, 4, 70, {256, 32, 2, 0, 0}},
         {SF_CUDA_SCAN_BURST, -1, -1, 32, 8, 8, 70, {256, 16, 2, 0, 0}},
+        {SF_CUDA_SCAN_CHAINED, -1, -1, 4, 2, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {256, 16, 1, 6, 0}},
