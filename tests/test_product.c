@@ -120,12 +120,11 @@ static void lifts(uint64_t step)
         }
 }
 
-/* What a kernel's mantissa may be: in [2^-96, 2^99) for f32, in [2^-860, 2^400) for f64, or
- * special. */
+/* What a kernel's mantissa may be: normal and below 2^102 for f32, 2^400 for f64, or special. */
 static float mantissa_of(uint64_t n)
 {
         static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN};
-        static const int powers[] = {0, 0, 0, 1, -1, 30, -30, 63, -96, 98};
+        static const int powers[] = {0, 0, 0, 1, -1, 30, -30, 63, -126, 101};
         if (n % 16 == 15)
                 return special[n / 16 % 5];
         uint32_t fraction = (uint32_t)hash(n) & 0x807fffff;
@@ -138,7 +137,7 @@ static void lowers(void)
 {
         static const int64_t far[] = {INT_MIN, INT_MIN + 1, -1000000,
                                       1000000, INT_MAX - 1, INT_MAX};
-        static const int more[] = {0, 300, -764}; /* of an f64's mantissa */
+        static const int more[] = {0, 300, -896}; /* of an f64's mantissa */
         for (uint64_t n = 0; n < 3200; n++) {
                 const float m = mantissa_of(n);
                 for (int64_t k = -600; k <= 600 + (int64_t)(sizeof far / sizeof *far); k++) {

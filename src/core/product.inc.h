@@ -165,15 +165,16 @@ SF_INLINE P_REAL P(product_lower_near)(P(product) v)
 }
 
 /*
- * product_lower of a mantissa in [2^-96, 2^99) for f32, in [2^-860, 2^400) for f64, or of a zero,
- * an infinity or a NaN. The exponent is split into two powers of two. Where the first product is subnormal, the second one is zero, so
- * there is only one rounding. At the limits the result is infinite or zero.
+ * product_lower of a mantissa that is a normal number below 2^102 for f32, below 2^400 for f64, or a
+ * zero, an infinity or a NaN. The exponent is split into two powers of two, of which the last is as
+ * large or as small as it can be, unless the first is 1. Where the first product is subnormal, the
+ * second one is zero, so there is only one rounding. At the limits the result is infinite or zero.
  */
 SF_INLINE P_REAL P(product_lower_loose)(P(product) v)
 {
         const P_INT none = {0}, lowest = none - 2 * (P_BIAS - 1), highest = none + 2 * P_BIAS;
-        const P_INT e = P(product_between)(v.exponent, lowest, highest), half = e >> 1;
-        return P_TIMES(P_TIMES(v.mantissa, P(product_power)(half)), P(product_power)(e - half));
+        const P_INT e = P(product_between)(v.exponent, lowest, highest), last = P(product_limit)(e);
+        return P_TIMES(P_TIMES(v.mantissa, P(product_power)(e - last)), P(product_power)(last));
 }
 
 #undef P_FIELD

@@ -162,7 +162,8 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
 static bool is_wasteful(const sf_step *s, int64_t width, sf_cuda_tile tile)
 {
         return s->n * width <= tile.elements && 10 * s->n <= 7 * pow2_up(s->n) &&
-                !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+                (!sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ||
+                 sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc));
 }
 
 /* An axis so short that one tile holds all of it. A thread holds all its rows, and more columns if

@@ -240,7 +240,8 @@ static bool suits(const layout *l, bool down)
          * 0.83, 0.89; sums of bf16 37 1.40, 0.55; 101 0.46, 0.41; 401 0.45, 0.50; of 207, in blocks of
          * 128, 0.82, 0.45. */
         const bool widens = size_of((int32_t)s->out) == 8;
-        const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        const bool pair = sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) &&
+                          !sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc);
         /* If all rows of x begin alike, results are aligned, and only x is shifted: rows of 48 bf16
          * 0.61, and 0.50 so. */
         if (l->width * size >= 8 || (row >= 32 && aligned_to(row, 16)))

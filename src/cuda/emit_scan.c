@@ -282,8 +282,9 @@ static void narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip
 static int64_t alone_width(const layout *l, int64_t width, const sf_cuda_chip *chip)
 {
         const sf_step *s = l->step;
-        const int64_t size = size_of(s->in), words = value_size(s) / 4, most = 48;
-        if (chip->small_tiles || sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) ||
+        const int64_t size = size_of(s->in), words = scanned_size(s) / 4, most = 48;
+        const bool product = sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc);
+        if (chip->small_tiles || (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc) && !product) ||
             size != size_of(s->out) || size == 4 || s->n * width * words <= 32 ||
             5 * s->n > 4 * pow2_up(s->n) || l->line.len < 192 * width ||
             s->batch / width < 1024 * (int64_t)chip->multiprocessors)

@@ -240,7 +240,12 @@ static const row products[] = {
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 2, 4, 70, {512, 32, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 4, 4, 70, {512, 16, 1, 6, 0}},
         {SF_CUDA_SCAN_CHAINED, -1, -1, 16, 8, 8, 70, {256, 16, 1, 6, 0}},
-        {SF_CUDA_FOLD, 0, -1, 16, 2, 4, 70, {256, 32, 3, 0, 0}},
+        {SF_CUDA_FOLD, 1, -1, 16, 2, 4, 70, {256, 64, 2, 32, 4}},
+        {SF_CUDA_FOLD, 1, -1, 1, 4, 4, 70, {512, 16, 2, 32, 4}},
+        {SF_CUDA_FOLD, 1, -1, 16, 4, 4, 70, {256, 32, 3, 32, 4}},
+        {SF_CUDA_FOLD, 0, -1, 16, 2, 4, 70, {256, 32, 4, 0, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 4, 4, 70, {256, 16, 4, 0, 0}},
+        {SF_CUDA_FOLD, 0, -1, 16, 8, 8, 70, {256, 8, 4, 0, 0}},
 };
 
 #define ROW_IN(table) row_for(table, sizeof(table) / sizeof *(table), chip, spec, in, size)

@@ -247,22 +247,40 @@ static void meet_pairs(sf_op op, int one_in)
         }
 }
 
-/* Mantissas as large as they get, exponents that go up and come back: a total that is not settled in time overflows. */
+enum { MOST_AT_EDGE = 54000 };
+
+/* Number i of those of which every aligned group of 2, 4, 8 or 16 has two halves, one whose product is about
+ * 2^+-edge, at the end of the range or just beyond it, and one that brings it back. */
+static double at_the_edge(int i, int edge)
+{
+        const uint64_t h = hash((uint64_t)(first_seed * 1000 + i / 16)), own = hash((uint64_t)(first_seed * 1000 + i + MOST_AT_EDGE));
+        const int half = 1 << h % 4, in = i % half, e = (h >> 8 & 1 ? -edge : edge) + (int)(h >> 9) % 3 - 1;
+        const int mine = half == 1 ? e : in == 0 ? e / 2 : in == half - 1 ? e - e / 2 : 0;
+        /* Products of two such mantissas are just below 2: they may round up to it. */
+        const double step = ldexp(1, edge > 127 ? -52 : -23), low = 1 + (double)(h >> 32 & 1023) * step;
+        const double part = half > 1 && in == half - 1 ? 2 / low - (double)(own & 3) * step : half > 1 && in ? 1 : low;
+        return ldexp(own & 16 ? -part : part, i / half % 2 ? -mine : mine);
+}
+
+/* Mantissas as large as they get, exponents that go up and come back: a total that is not settled in time overflows. And products on
+ * the way that are just in the range, or just beyond it. */
 static void meet_large_mantissas(void)
 {
-        enum { MOST = 54000 };
-        static _Alignas(64) float x[MOST], y[2][MOST];
-        for (int i = 0; i < MOST; i++)
-                x[i] = ldexpf(0x1.fffffep0f, i / 100 % 2 ? -3 : 2);
-        for (int i = 0; i < 2 * PRODUCT_SHAPES; i++) {
+        static _Alignas(64) float x[MOST_AT_EDGE];
+        static _Alignas(64) double wide[MOST_AT_EDGE], y[2][MOST_AT_EDGE];
+        for (int i = 0; i < 6 * PRODUCT_SHAPES; i++) {
                 if (!is_turn())
                         continue;
-                const int64_t *shape = product_shapes[i / 2], folded[2] = {shape[0], shape[2]};
-                const bool fold = i % 2;
+                const int64_t *shape = product_shapes[i / 6], folded[2] = {shape[0], shape[2]};
+                const bool fold = i % 2, doubles = i / 2 % 3 == 2;
                 int64_t n = shape[0] * shape[2] * (fold ? 1 : shape[1]);
                 int32_t axis = 1;
+                for (int k = 0; k < MOST_AT_EDGE; k++) {
+                        wide[k] = i / 2 % 3 ? at_the_edge(k, doubles ? 1023 : 127) : ldexp(0x1.fffffep0, k / 100 % 2 ? -3 : 2);
+                        x[k] = (float)wide[k];
+                }
                 for (int k = 0; k < 2; k++) {
-                        sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 3, .dtype = SF_F32, .shape = (int64_t *)shape}, ty = tx;
+                        sf_tensor tx = {.data = doubles ? (void *)wide : x, .device = {SF_CPU, 0}, .ndim = 3, .dtype = doubles ? SF_F64 : SF_F32, .shape = (int64_t *)shape}, ty = tx;
                         sf_scan_options scan = SF_SCAN_OPTIONS_INIT;
                         sf_fold_options all = SF_FOLD_OPTIONS_INIT;
                         ty.data = y[k];
@@ -279,8 +297,8 @@ static void meet_large_mantissas(void)
                               sf_last_error(engines[k].ctx));
                 }
                 cases_checked++;
-                CHECK(host_learning || !memcmp(y[0], y[1], (size_t)n * sizeof(float)), "large mantissas: %s of (%d, %d, %d)", fold ? "fold" : "scan",
-                      (int)shape[0], (int)shape[1], (int)shape[2]);
+                CHECK(host_learning || !memcmp(y[0], y[1], (size_t)n * (doubles ? sizeof(double) : sizeof(float))), "%s: %s of (%d, %d, %d)",
+                      i / 2 % 3 ? "products at the ends of the range" : "large mantissas", fold ? "fold" : "scan", (int)shape[0], (int)shape[1], (int)shape[2]);
         }
 }
 

@@ -1,6 +1,7 @@
 /*
  * chained_search.cuh: how the watchers of scan_chained.cu look for the totals of earlier tiles, and
- * publish those of groups. scan_chained.cu includes it.
+ * publish those of groups; and what workers do without these totals, where a product is spent.
+ * scan_chained.cu includes it.
  */
 
 /* The first word of the group that has entry `index` of a level, in one column of one line. */
@@ -181,3 +182,96 @@ SF_DEVICE bool sf_search_turn(const sf_params &p, const sf_claim &tile, int colu
         }
         return all;
 }
+
+#if SF_SPENDS
+/*
+ * Once the product of all that comes before a warp has left the range by more than the warp can
+ * bring back, it is spent: results are zero or infinite, and only their signs are to be found.
+ * Whole results can bring back 2^125, others what the warp's numbers are at most.
+ */
+#define SF_SPENT (1 << 30) /* more than any exponent that is compared with it */
+SF_DEVICE bool sf_is_spent(sf_acc before, bool whole)
+{
+        const int range = sf_range(sf_number());
+        const decltype(before.exponent) most = (whole ? 2 : 32 * SF_ITEMS * SF_WIDTH + 2) * range;
+        return before.exponent > most || before.exponent < -most;
+}
+
+/* The sign and about the exponent of the product of the lanes' values; each lane has one, or none.
+ * If the product is a zero, an infinity or a NaN, it itself, with an exponent that is spent. */
+SF_DEVICE sf_acc sf_sign_and_exponent(sf_acc v, bool there, int lane)
+{
+        const sf_number size = sf_magnitude(v.mantissa);
+        const auto sum = sf_sum_lanes(there ? v.exponent : 0);
+        const sf_u32 negative = sf_ballot(there && v.mantissa < 0);
+        sf_number product = sf_count_bits(negative) & 1 ? -1 : 1;
+        if (!sf_ballot(there && !(size >= 1 && size < 2)))
+                return sf_holds::made(product, (sf_u64)sum);
+        product = there ? sf_unit_of(v.mantissa) : 1;
+#pragma unroll
+        for (int b = 1; b < 32; b *= 2)
+                product = sf_multiply(product, ::sf_shuffle(product, lane ^ b));
+        /* sf_ballot: so the compiler knows that the warp stays together. */
+        return sf_holds::made(product, (sf_u64)(sf_i64)(sf_ballot(product == 0) ? -SF_SPENT : SF_SPENT));
+}
+
+/* Whether none of the warp's numbers is a zero, an infinity or a NaN. */
+SF_DEVICE bool sf_are_plain(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
+{
+        bool special = false;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        const sf_number size = sf_magnitude(v[i][j].mantissa);
+                        special |= !(size > 0 && size < sf_infinity(size));
+                }
+        return !sf_ballot(special);
+}
+
+/* Scans the signs of numbers that are plain: nothing else of them is left. A lane needs to know only
+ * how many before it are negative. */
+SF_DEVICE void sf_scan_signs(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane)
+{
+        sf_u32 own = 0;
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_u32 all = 0;
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        all ^= sf_high_bits(v[i][j].mantissa);
+                const sf_u32 negative = sf_ballot((int)all < 0);
+                sf_u32 sign = own ^ (sf_u32)sf_count_bits(negative & ((1u << lane) - 1)) << 31;
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++) {
+                        sign ^= sf_high_bits(v[i][j].mantissa);
+                        v[i][j].mantissa = sf_of_high_bits(sf_number(), sign);
+                }
+                own ^= (sf_u32)sf_count_bits(negative) << 31;
+        }
+}
+
+/* The results of a warp after a spent product (sf_sign_and_exponent). */
+SF_DEVICE void sf_spend(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc before,
+                        sf_answer (&result)[SF_ITEMS][SF_WIDTH])
+{
+        const sf_number far = before.exponent < 0 ? 0 : sf_infinity(sf_number());
+        const sf_number rest = sf_multiply(before.mantissa, far);
+#pragma unroll
+        for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j++)
+                        result[i][j] = sf_flipped(rest, sf_high_bits(v[i][j].mantissa));
+}
+
+/* The product of all that a warp takes: from the warps before it, and from the tiles before. */
+SF_DEVICE sf_acc sf_all_before(const sf_acc *taken, int warp, const sf_acc *here, sf_u32 number, int lane)
+{
+        const int other = lane - (32 - SF_WARP_LEVELS);
+        const bool there = other < 0 ? lane < sf_count_bits(number) : other < sf_count_bits((sf_u32)warp);
+        sf_acc v = sf_holds::made(1, 0);
+        if (there)
+                v = other < 0 ? here[lane] : taken[other];
+        return sf_sign_and_exponent(v, there, lane);
+}
+#endif

@@ -129,6 +129,9 @@ SF_DEVICE int sf_sum_lanes(int v)
 }
 SF_DEVICE sf_i64 sf_sum_lanes(sf_i64 v)
 {
+        const sf_i64 few = (sf_i64)1 << 25; /* 32 such fit in 32 bits */
+        if (!__any_sync(0xffffffffu, v < -few || v >= few))
+                return sf_sum_lanes((int)v);
         for (int b = 1; b < 32; b *= 2)
                 v += __shfl_xor_sync(0xffffffffu, v, b);
         return v;
@@ -223,6 +226,13 @@ SF_DEVICE float sf_add(float a, float b) { return __fadd_rn(a, b); }
 SF_DEVICE double sf_add(double a, double b) { return __dadd_rn(a, b); }
 SF_DEVICE float sf_multiply(float a, float b) { return __fmul_rn(a, b); }
 SF_DEVICE double sf_multiply(double a, double b) { return __dmul_rn(a, b); }
+/* The same, but what is not a normal number counts as zero, before and after. */
+SF_DEVICE float sf_multiply_flushed(float a, float b)
+{
+        float v;
+        asm("mul.rn.ftz.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+        return v;
+}
 SF_DEVICE float sf_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 SF_DEVICE double sf_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 SF_DEVICE float sf_subtract(float a, float b) { return __fsub_rn(a, b); }

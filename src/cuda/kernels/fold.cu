@@ -85,10 +85,8 @@ template <bool WHOLE> SF_DEVICE sf_vector sf_fetch(const sf_params &p, const sf_
 template <bool ALONE, int N, int COUNT>
 SF_DEVICE void sf_fold_each(const sf_loaded (&x)[COUNT][N], sf_acc (&to)[COUNT])
 {
-#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
-        /* Numbers of f16 are at most 2^16 and at least 2^-24, so a product of four of them is in
-         * the range of f32. */
-        sf_holds::template fold_each<SF_IN == SF_DT_F16 && !SF_LOAD_FUSED, ALONE>(x, to);
+#if SF_NUMBERS
+        sf_holds::template fold_each<ALONE>(x, to);
 #elif SF_EXPONENTIALS && SF_MEMBERS == 1 && !SF_LIFTED
         sf_holds::fold_each(x, to);
 #else

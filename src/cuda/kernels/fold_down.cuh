@@ -227,16 +227,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sum[c / SF_WIDTH][c % SF_WIDTH] = a[c];
 #else
                 int k = 0;
+                sf_settle_far(a);
                 for (; turns >> k & 1; k++) {
                         sf_acc left[HELD];
 #pragma unroll
                         for (int c = 0; c < HELD; c++)
                                 left[c] = counter[(k * HELD + c) * SF_THREADS];
                         sf_join_all(left, a);
+                        sf_settle_far(a);
                 }
 #pragma unroll
                 for (int c = 0; c < HELD; c++)
-                        counter[(k * HELD + c) * SF_THREADS] = sf_settled(a[c]);
+                        counter[(k * HELD + c) * SF_THREADS] = a[c];
 #endif
 #endif
         }
@@ -253,7 +255,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 for (int j = 0; j < SF_WIDTH; j++) {
                                         sf_acc left = counter[(k * HELD + q * SF_WIDTH + j) * SF_THREADS];
                                         if (any)
-                                                left = sf_combine(left, sum[q][j]);
+                                                left = sf_settled(sf_combine(left, sum[q][j]));
                                         sum[q][j] = left;
                                 }
                         any = true;

@@ -97,6 +97,21 @@ SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index a
 #endif
 }
 
+/* The elements of a thread's vector number i. */
+template <bool WHOLE>
+SF_DEVICE void sf_load_item(const sf_params &p, const sf_vector &v, int i, sf_index at, sf_index stop,
+                            int early, sf_loaded absent, sf_loaded (&x)[1][SF_WIDTH])
+{
+        const bool all = WHOLE || SURE(i);
+        const sf_index first = at + i * SPREAD;
+        (void)early;
+        sf_loaded_below<1, sf_index>(p, v, all ? 0 : first, !all && IN_PART, all ? 1 : stop,
+                                     first - early, 1, absent, x[0]);
+#if SF_EARLY
+        sf_clear_early(x, first, SPREAD, early, absent);
+#endif
+}
+
 /* Folds each of a thread's vectors. */
 template <bool WHOLE>
 SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, sf_loaded absent, sf_acc (&a)[SF_ITEMS])
@@ -118,27 +133,14 @@ SF_DEVICE void sf_fold_items(const sf_params &p, const sf_vector (&v)[SF_ITEMS],
         }
         return;
 #endif
-        /* Products lift all vectors at once, with one branch. Other values need fewer registers if
-         * vectors are folded one after another. */
-        enum { AT_ONCE = SF_PRODUCTS ? SF_ITEMS : 1 };
+        /* One vector after another, which needs fewer registers. */
 #pragma unroll
-        for (int first = 0; first < SF_ITEMS; first += AT_ONCE) {
-                sf_loaded loaded[AT_ONCE][SF_WIDTH];
-                sf_acc e[AT_ONCE];
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                {
-                        const bool all = WHOLE || SURE(first + i);
-                        sf_loaded_below<1, sf_index>(p, v[first + i], all ? 0 : at + (first + i) * SPREAD, !all && IN_PART, all ? 1 : stop, at + (first + i) * SPREAD - early, 1,
-                                                  absent, loaded[i]);
-                }
-#if SF_EARLY
-                sf_clear_early(loaded, at + first * SPREAD, SPREAD, early, absent);
-#endif
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_loaded loaded[1][SF_WIDTH];
+                sf_acc e[1];
+                sf_load_item<WHOLE>(p, v[i], i, at, stop, early, absent, loaded);
                 sf_fold_each<false>(loaded, e);
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                        a[first + i] = e[i];
+                a[i] = e[0];
         }
 }
 
@@ -175,93 +177,78 @@ SF_DEVICE sf_acc sf_fold_whole(const sf_params &p, const sf_line &line, sf_index
                 sf_fetch_tile<true>(p, line, at + TILE, stop, v);
         else if (rest > 0)
                 sf_fetch_tile<false>(p, line, at + TILE, stop, v);
-        return small ? sf_fold_lanes_of<LANES, true>(a, lane) : sf_fold_lanes<LANES>(a, lane);
+        return small ? sf_fold_lanes_of<LANES, 1, true, 1, SF_ITEMS>(a, lane, SF_WIDTH) : sf_fold_lanes<LANES>(a, lane);
 }
 #endif
 
-#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
-/* Multiplies as numbers, as long as lanes share the work, a product has at most 64 of them, and it
- * stays in the range: then only the products need be lifted, and exchanged as pairs. */
-enum {
-        TOGETHER = 64 / SF_WIDTH < LANES ? 64 / SF_WIDTH : LANES,
-        NUMBERS = TOGETHER < ITEMS ? TOGETHER : ITEMS,
-        LEFT = ITEMS / NUMBERS,
-};
-
-/* a * b; `most` tells whether it is normal (sf_normals). */
-template <class M> SF_DEVICE sf_number sf_checked(sf_number a, sf_number b, M &most)
-{
-        const sf_number v = sf_multiply(a, b);
-        most = sf_from_normal(v) > most ? sf_from_normal(v) : most;
-        return v;
-}
-
-/* false: some product leaves the range. */
+#if SF_NUMBERS
+/* The product of a tile as sf_fold_numbers has it. */
 template <bool WHOLE>
 SF_DEVICE bool sf_multiply_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at,
-                                   sf_index stop, int early, int lane, sf_loaded absent,
-                                   sf_acc (&to)[LEFT])
+                                   sf_index stop, int early, int lane, sf_loaded absent, sf_acc &total)
 {
-        sf_number a[ITEMS];
-        decltype(sf_from_normal(sf_number())) most = 0;
+        enum { COUNT = LANES > 1 ? ITEMS : SF_ITEMS }; /* lanes share a power of two of items */
+        sf_number a[COUNT];
+        sf_u32 most = 0;
 #pragma unroll
-        for (int i = 0; i < ITEMS; i++) {
+        for (int i = 0; i < COUNT; i++) {
                 a[i] = absent;
                 if (i >= SF_ITEMS)
                         continue;
-                const sf_index first = at + i * SPREAD;
-                sf_loaded x[SF_WIDTH];
-                const bool all = WHOLE || SURE(i);
-                sf_loaded_below<1, sf_index>(p, v[i % SF_ITEMS], all ? 0 : first, !all && IN_PART,
-                                             all ? 1 : stop, first - early, 1, absent, x);
+                sf_loaded x[1][SF_WIDTH];
+                sf_load_item<WHOLE>(p, v[i % SF_ITEMS], i, at, stop, early, absent, x);
 #pragma unroll
                 for (int b = 1; b < SF_WIDTH; b *= 2)
 #pragma unroll
                         for (int j = 0; j + b < SF_WIDTH; j += 2 * b)
-                                x[j] = sf_checked(x[j], x[(j + b) % SF_WIDTH], most);
-                a[i] = x[0];
+                                x[0][j] = sf_multiply_on(x[0][j], x[0][(j + b) % SF_WIDTH], most);
+                a[i] = x[0][0];
         }
-#pragma unroll
-        for (int b = 1; b < NUMBERS; b *= 2)
-#pragma unroll
-                for (int i = 0; i < ITEMS / 2; i++)
-                        if (i < ITEMS / b / 2) {
-                                const sf_number even = a[2 * i % ITEMS];
-                                const sf_number odd = a[(2 * i + 1) % ITEMS];
-                                const sf_number sent = lane & b ? even : odd;
-                                a[i] = sf_checked(lane & b ? odd : even,
-                                                  ::sf_shuffle(sent, lane ^ b), most);
-                        }
-#pragma unroll
-        for (int i = 0; i < LEFT; i++) {
-                most = sf_from_normal(a[i]) > most ? sf_from_normal(a[i]) : most;
-                to[i] = sf_lift_normal(a[i], 0);
+        return sf_fold_numbers<LANES, 1, SF_WIDTH>(a, most, lane, total);
+}
+
+/* The same where some product leaves the range: vectors are read again, again(i), and lifted, one after
+ * another. So nobody has to keep them, and this takes few registers. */
+template <class AGAIN>
+SF_DEVICE sf_acc sf_multiply_again(const sf_params &p, sf_index at, sf_index stop, int early, int lane,
+                                   sf_loaded absent, AGAIN again)
+{
+        sf_acc entry[8], total = sf_neutral(p); /* a counter, as of tiles */
+        static_assert(SF_ITEMS < 1 << 8, "the counter's entries");
+#pragma unroll 1
+        for (int i = 0; i < SF_ITEMS; i++) {
+                sf_loaded x[1][SF_WIDTH];
+                sf_acc a[1];
+                sf_load_item<false>(p, again(i), i, at, stop, early, absent, x);
+                sf_fold_each<false>(x, a);
+                total = sf_fold_lanes<LANES>(a, lane);
+                int k = 0;
+                for (; i >> k & 1; k++)
+                        total = sf_combine(entry[k], total);
+                entry[k] = total = sf_settled(total);
         }
-        return !sf_ballot(most >= sf_normals(sf_number()));
+        bool any = false;
+#pragma unroll 1
+        for (int k = 0; SF_ITEMS >> k; k++)
+                if (SF_ITEMS >> k & 1) {
+                        total = any ? sf_combine(entry[k], total) : entry[k];
+                        any = true;
+                }
+        return sf_settled(total);
 }
 #endif
 
-template <bool WHOLE>
-SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_loaded absent)
+/* Folds a tile of a team. */
+template <bool WHOLE, class AGAIN>
+SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITEMS], sf_index at, sf_index stop, int early, int lane, sf_loaded absent, AGAIN again)
 {
-#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED && SF_TEAM == 1 && SF_WIDTH == 1
-        /* A thread that has a whole sequence: its numbers are one list. */
-        sf_loaded own[1][SF_ITEMS];
-        sf_acc total[1];
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                sf_loaded one[1];
-                sf_loaded_below<1, sf_index>(p, v[i], SURE(i) ? 0 : at + i, 1, SURE(i) ? 1 : stop, at + i, 1, absent, one);
-                own[0][i] = one[0];
-        }
-        sf_fold_each<true>(own, total);
-        return total[0];
-#endif
-#if SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED
-        sf_acc product[LEFT];
-        if (sf_multiply_vectors<WHOLE>(p, v, at, stop, early, lane, absent, product))
-                return sf_fold_lanes_of<LANES, false, NUMBERS>(product, lane);
-#endif
+        (void)again;
+#if SF_NUMBERS
+        sf_acc product;
+        if (!sf_multiply_vectors<WHOLE>(p, v, at, stop, early, lane, absent, product))
+                product = sf_multiply_again(p, at, stop, early, lane, absent, again);
+        return product;
+#else
         /* Lanes share a power of two of items; those that there are not count as neutral. */
         sf_acc a[SF_ITEMS], all[ITEMS];
         sf_fold_items<WHOLE>(p, v, at, stop, early, absent, a);
@@ -269,6 +256,7 @@ SF_DEVICE sf_acc sf_fold_vectors(const sf_params &p, const sf_vector (&v)[SF_ITE
         for (int i = 0; i < ITEMS; i++)
                 all[i] = i < SF_ITEMS ? a[i % SF_ITEMS] : sf_neutral(p);
         return sf_fold_lanes<LANES>(all, lane);
+#endif
 }
 
 /* If any order gives the same bits, a thread folds all its elements into one value, and lanes are
@@ -339,6 +327,21 @@ SF_DEVICE int sf_staged_at(const sf_params &p, int index)
 }
 #endif
 
+/* Element `index` of a staged sequence, `step` elements from one to the next. An index past the end loads
+ * the first element, and nobody uses it: a condition before every load would be a branch. */
+SF_DEVICE sf_vector sf_fetch_staged(const sf_params &p, const sf_line &line, int i, int index, int stop, int step)
+{
+        sf_vector v;
+        const int there = SURE(i) || index < stop ? index : 0;
+#if SF_SLABS
+        (void)step;
+        sf_shared_load((const unsigned char *)line.x + sf_staged_at(p, there), v.x);
+#else
+        sf_shared_load((const unsigned char *)line.x + there * step * SF_IN_SIZE, v.x);
+#endif
+        return v;
+}
+
 /* Past the block's last sequence: p.units, which means none. */
 #define UNIT_OF(q) (base + (q) * TEAMS + team < sequences ? top * inner + base + (q) * TEAMS + team : p.units)
 #else
@@ -362,7 +365,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         int early[SF_ROWS] = {};
         sf_vector next[SF_ROWS][SF_ITEMS];
 #if SF_STAGED
-        const int n = (int)p.n, inner = (int)p.number[3], most = (int)p.number[1] * inner, back = p.sx < 0 ? n - 1 : 0;
+        const int n = (int)p.n, inner = (int)p.number[3], most = (int)p.number[1] * inner, back = p.sx < 0 ? n - 1 : 0, step = SF_X_UNIT ? SF_X_UNIT : back ? -inner : inner;
 #if SF_SLABS
         const sf_i64 outer = sf_divide(sf_block(), p.number[2]), along = p.dims[SF_NBATCH - (inner > 1 ? 2 : 1)].len;
         const sf_i64 begins = (sf_block() - outer * p.number[2]) * p.number[1], top = outer * along + begins;
@@ -424,26 +427,17 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_STAGED
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
-                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0, step = SF_X_UNIT ? SF_X_UNIT : back ? -inner : inner;
+                        const int own = base + q * TEAMS + team, sequence = own < sequences ? own : 0;
                         const int unit = sf_unit_of(p, sequence, inner);
 #if SF_SLABS
                         const int begin = unit * (int)p.il + sequence - unit * inner;
-                        (void)step;
 #else
                         const int begin = (unit * (n - 1) + back) * inner + sequence;
 #endif
-                        const unsigned char *first = in + begin * SF_IN_SIZE;
-                        /* An index past the end loads the first element, and nobody uses it: a
-                         * condition before every load would be a branch. */
+                        line[q].x = (const char *)in + begin * SF_IN_SIZE;
 #pragma unroll
-                        for (int i = 0; i < SF_ITEMS; i++) {
-                                const int index = at[q] + i * SPREAD, there = SURE(i) || index < stop[q] ? index : 0;
-#if SF_SLABS
-                                sf_shared_load(first + sf_staged_at(p, there), next[q][i].x);
-#else
-                                sf_shared_load(first + there * step * SF_IN_SIZE, next[q][i].x);
-#endif
-                        }
+                        for (int i = 0; i < SF_ITEMS; i++)
+                                next[q][i] = sf_fetch_staged(p, line[q], i, at[q] + i * SPREAD, stop[q], step);
                 }
 #endif
                 sf_line own = line[0];
@@ -451,11 +445,18 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
                         sf_acc total;
+                        const auto again = [&](int i) {
+#if SF_STAGED
+                                return sf_fetch_staged(p, line[q], i, at[q] + i * SPREAD, stop[q], step);
+#else
+                                return sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
+#endif
+                        };
                         if (SF_SINGLE) {
 #if SF_BESIDE
                                 sf_meet_chunks(next[q], lane);
 #endif
-                                total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+                                total = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent, again);
                         } else {
                                 /* The same for all lanes of the warp. */
                                 sf_i64 begin = at[q] - lane * SF_WIDTH;
@@ -474,7 +475,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #if SF_BESIDE
                                                 sf_meet_chunks(next[q], lane);
 #endif
-                                                sum = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent);
+                                                sum = sf_fold_vectors<false>(p, next[q], at[q], stop[q], early[q], lane, absent, again);
                                         }
 #else
                                         sf_vector now[SF_ITEMS];
@@ -494,9 +495,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         else if (ANY_ORDER)
                                                 own_total = sf_fold_own<false>(p, now, at[q], stop[q], early[q], own_total, absent);
                                         else if (whole)
-                                                sum = sf_fold_vectors<true>(p, now, at[q], stop[q], early[q], lane, absent);
+                                                sum = sf_fold_vectors<true>(p, now, at[q], stop[q], early[q], lane, absent, again);
                                         else
-                                                sum = sf_fold_vectors<false>(p, now, at[q], stop[q], early[q], lane, absent);
+                                                sum = sf_fold_vectors<false>(p, now, at[q], stop[q], early[q], lane, absent, again);
 #endif
                                         if (!ANY_ORDER)
                                                 sf_count(counter, t, sum, lane);

@@ -213,19 +213,6 @@ SF_DEVICE void sf_hand_lefts(const sf_params &p, const sf_claim &tile, sf_lefts 
 
 #include "chained_stages.cuh"
 
-#if SF_SPENDS
-/* The product of all that a warp takes: from the warps before it, and from the tiles before. */
-SF_DEVICE sf_acc sf_all_before(const sf_acc *taken, int warp, const sf_acc *here, sf_u32 number, int lane)
-{
-        const int other = lane - (32 - SF_WARP_LEVELS);
-        const bool there = other < 0 ? lane < sf_count_bits(number) : other < sf_count_bits((sf_u32)warp);
-        sf_acc v = sf_holds::made(1, 0);
-        if (there)
-                v = other < 0 ? here[lane] : taken[other];
-        return sf_sign_and_exponent(v, there, lane);
-}
-#endif
-
 #include "chained_search.cuh"
 
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
@@ -281,6 +268,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         bool ask = SF_COLUMNS > 1; /* whether the warp's last products have left the range */
         (void)ask;
         sf_u32 held = 0; /* stages that hold scanned elements */
+        sf_u32 plain = 0; /* stages that do not, and of which a product's numbers are known to be plain */
         sf_search search[SEARCHES];
         for (int i = -SF_AHEAD; i < 0 || claims[i & (SF_RING - 1)].there; i++) {
                 if (watcher < 0) {
@@ -308,7 +296,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                         for (int s = 0; s < SHARE; s++)
                                                 total[s] = v[SF_ITEMS - 1][SF_WIDTH - SHARE + s];
                                 } else {
-                                        sf_fold_warp<SF_COLUMNS>(v, lane, total, !ONCE && !ask);
+                                        const bool normal = sf_fold_warp<SF_COLUMNS>(v, lane, total);
+                                        plain = normal ? plain | 1u << ahead : plain & ~(1u << ahead);
                                 }
                                 if (lane >= 32 - SPAN)
 #pragma unroll
@@ -340,7 +329,9 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                                 /* Before the stage is filled again: the elements may have to be
                                  * read again. */
 #if SF_SPENDS
-                                spent = !whole && sf_is_spent(all, false) && sf_scan_signs(v, lane);
+                                spent = !whole && sf_is_spent(all, false) && (plain >> stage & 1 || sf_are_plain(v));
+                                if (spent)
+                                        sf_scan_signs(v, lane);
 #endif
                                 if (spent)
                                         ;

@@ -36,6 +36,21 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
                 v[s] = sf_settled(v[s]);
 }
 
+/* The same for values that are to be combined with others like them, and not with all of a tree: of
+ * products those that are far from 1 are settled, which is rare, and all of them then. */
+template <int N> SF_DEVICE void sf_settle_far(sf_acc (&v)[N])
+{
+#if SF_PRODUCTS && SF_MEMBERS == 1
+        sf_u32 beyond = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+                beyond |= sf_beyond_modest(v[i].mantissa);
+        if (!(beyond & SF_BEYOND))
+                return;
+#endif
+        sf_settle_all(v);
+}
+
 /*
  * The exponents of products are integers and added exactly, so their sums need no tree. An exponent
  * that all elements of a thread take is not added to each of them:
@@ -137,7 +152,7 @@ template <int N> SF_DEVICE void sf_join_all(const sf_acc (&left)[N], sf_acc (&v)
 template <bool LEVEL> SF_DEVICE void sf_take_one(sf_acc left, sf_acc &v)
 {
 #if SF_SPARES_EXPONENTS
-        v.mantissa = sf_multiply(left.mantissa, v.mantissa);
+        v.mantissa = sf_multiply_flushed(left.mantissa, v.mantissa);
 #else
         v = sf_joined<LEVEL>(left, v);
 #endif
@@ -358,25 +373,6 @@ template <class AGAIN> SF_DEVICE bool sf_scan_rows(sf_acc (&v)[SF_ITEMS][SF_WIDT
 /* ------------------------------------------------------------------------------------------------
  * The order between warps, and between tiles
  * ---------------------------------------------------------------------------------------------- */
-
-/* totals[w] is the settled total of warp w, one of WARPS. Combines the elements with the totals of
- * the warps before. Returns the total of all warps. */
-template <int WARPS>
-SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *totals, int warp, int lane, sf_before<1> &before)
-{
-        sf_acc t = totals[lane & (WARPS - 1)]; /* lane w computes for warp w */
-#pragma unroll
-        for (int b = 1; b < WARPS; b *= 2) {
-                sf_acc left = sf_shuffle(t, ((lane & -b) - 1) & 31);
-                if (warp & b) {
-                        sf_acc mine[1] = {sf_shuffle(left, warp)};
-                        sf_take_all(mine, v, before);
-                }
-                if (lane & b)
-                        t = sf_settled(sf_combine(left, t));
-        }
-        return sf_shuffle(t, WARPS - 1);
-}
 
 /* Of COUNT neighbouring lanes, number w has the settled total of group w. Returns the total of the
  * largest block of groups that w completes. What group g takes from those before it are, for every

@@ -17,26 +17,33 @@ template <bool LEVEL = false> SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, in
         return sf_combine_met<LEVEL>(mine, sf_sent<LEVEL>(mine, lane ^ bit), lane, bit);
 }
 
-/* In a fold over LANES lanes, exponents are taken out of the values, summed separately, and put
- * back. */
-template <int LANES> struct sf_apart {
+/* In a fold over LANES lanes, SPAN apart, exponents are taken out of the values, summed separately, and
+ * put back. ALIKE lanes, not counting those, have the same values. */
+template <int LANES, int SPAN, int ALIKE> struct sf_apart {
 #if SF_SPARES_EXPONENTS
+#if SF_LIFTED
         decltype(sf_acc::exponent) sum;
+#else
+        int sum;
+#endif
         template <int N> SF_DEVICE_METHOD void take_out(sf_acc (&a)[N])
         {
                 sum = 0;
 #pragma unroll
                 for (int i = 0; i < N; i++) {
-                        sum += a[i].exponent;
+                        sum += (decltype(sum))a[i].exponent;
                         a[i].exponent = 0;
                 }
         }
         SF_DEVICE_METHOD sf_acc put_back(sf_acc total, int lane)
         {
+                if (LANES == 32)
+                        sum = sf_sum_lanes(sum);
+                else
 #pragma unroll
-                for (int b = 1; b < LANES; b *= 2)
-                        sum += ::sf_shuffle(sum, lane ^ b);
-                total.exponent += sum;
+                        for (int b = 1; b < LANES; b *= 2)
+                                sum += ::sf_shuffle(sum, lane ^ (b * SPAN));
+                total.exponent += sum / ALIKE;
                 return total;
         }
         /* Until a value is settled its exponent is zero, so it need not be sent. */
@@ -54,67 +61,68 @@ template <int LANES> struct sf_apart {
 #endif
 };
 
-/* Pairs of values, each the product of `loose` numbers, are about to be combined. Must they be
- * settled first? Updates `loose`. */
-SF_DEVICE bool sf_too_loose(int &loose, int limit)
+/* Before values that are the products of `loose` numbers are combined in pairs: settles them if they
+ * must be. Updates `loose`. */
+template <int N> SF_DEVICE bool sf_tighten(sf_acc (&a)[N], int &loose)
 {
-        const bool settle = 2 * loose > limit;
+        const bool settle = 2 * loose > SF_LOOSE;
+        if (settle)
+                sf_settle_all(a);
         loose = settle ? 2 : 2 * loose;
         return settle;
 }
 
 /*
- * Folds the N values of each of LANES lanes, first over lanes, then over items. Every lane gets
- * the settled total. Each value stands for SF_WIDTH numbers. While a lane has several items, the
- * two lanes that exchange values share the work: each keeps one item of two and sends the other.
- * This halves the items that a lane holds, and item i ends in the lanes whose low bits are i.
- * N is a power of two. FROM: so many neighbouring lanes have already shared their items, and each
- * has N left, which are settled.
+ * Folds the N values of each of LANES lanes, which are SPAN apart, first over lanes, then over items.
+ * Every lane gets the settled total. Each value is like the product of `loose` numbers. While a lane
+ * has several items, the two lanes that exchange values share the work: each keeps one item of two
+ * and sends the other. This halves the items that a lane holds, and item i ends in the lanes whose
+ * low bits are i. N is a power of two. FROM: so many neighbouring lanes have already been folded, and
+ * have shared their ALL items.
  */
-template <int LANES, bool LEVEL, int FROM = 1, int N>
-SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[N], int lane)
+template <int LANES, int SPAN, bool LEVEL, int FROM, int ALL, int N>
+SF_DEVICE sf_acc sf_fold_lanes_of(sf_acc (&a)[N], int lane, int loose)
 {
-        enum { ALL = N * FROM, MET = ALL < LANES ? ALL : LANES };
-        int loose = FROM > 1 ? 1 : SF_WIDTH;
+        enum { MET = ALL < LANES ? ALL : LANES };
         bool settled = false;
-        sf_apart<LANES> apart;
+        sf_apart<LANES, SPAN, (FROM > ALL ? FROM / ALL : 1)> apart;
         apart.take_out(a);
 #pragma unroll
         for (int b = FROM; b < LANES; b *= 2) {
-                if (sf_too_loose(loose, SF_LOOSE_VECTORS(1))) {
-                        sf_settle_all(a);
-                        settled = true;
-                }
+                const int bit = b * SPAN;
+                settled |= sf_tighten(a, loose);
                 if (ALL / b > 1) {
 #pragma unroll
                         for (int i = 0; i < N / 2; i++)
                                 if (i < ALL / b / 2) {
                                         sf_acc even = a[2 * i % N], odd = a[(2 * i + 1) % N];
-                                        sf_acc keep = sf_chosen<LEVEL>(lane & b, odd, even);
-                                        sf_acc other = sf_chosen<LEVEL>(lane & b, even, odd);
-                                        other = apart.template shuffle<LEVEL>(other, lane ^ b, settled);
-                                        a[i] = sf_combine_met<LEVEL>(keep, other, lane, b);
+                                        sf_acc keep = sf_chosen<LEVEL>(lane & bit, odd, even);
+                                        sf_acc other = sf_chosen<LEVEL>(lane & bit, even, odd);
+                                        other = apart.template shuffle<LEVEL>(other, lane ^ bit, settled);
+                                        a[i] = sf_combine_met<LEVEL>(keep, other, lane, bit);
                                 }
                 } else {
-                        a[0] = sf_combine_met<LEVEL>(a[0], apart.template shuffle<LEVEL>(a[0], lane ^ b, settled), lane, b);
+                        a[0] = sf_combine_met<LEVEL>(a[0], apart.template shuffle<LEVEL>(a[0], lane ^ bit, settled), lane, bit);
                 }
         }
-        sf_settle_all(a);
 #pragma unroll
-        for (int i = 0; i < ALL / MET; i++)
+        for (int b = 1; b < MET; b *= 2) {
+                settled |= sf_tighten(a, loose);
 #pragma unroll
-                for (int b = 1; b < MET; b *= 2)
-                        a[i] = sf_meet<LEVEL>(a[i], lane, b);
-        sf_settle_all(a);
+                for (int i = 0; i < ALL / MET; i++)
+                        a[i] = sf_combine_met<LEVEL>(a[i], apart.template shuffle<LEVEL>(a[i], lane ^ (b * SPAN), settled), lane, b * SPAN);
+        }
 #pragma unroll
-        for (int b = 1; b < ALL / MET; b *= 2)
+        for (int b = 1; b < ALL / MET; b *= 2) {
+                settled |= sf_tighten(a, loose);
 #pragma unroll
                 for (int i = 0; i < ALL / MET; i++)
                         if (i % (2 * b) == 0 && i + b < ALL / MET)
                                 a[i] = sf_joined<LEVEL>(a[i], a[(i + b) % N]);
+        }
         return apart.put_back(sf_settled(a[0]), lane);
 }
-template <int LANES, int N> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[N], int lane)
+template <int LANES, int SPAN = 1, int N> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[N], int lane, int loose = SF_WIDTH)
 {
 #if SF_LEVELS
         const auto with = ::sf_shuffle(a[0].first, 0);
@@ -123,26 +131,78 @@ template <int LANES, int N> SF_DEVICE sf_acc sf_fold_lanes(sf_acc (&a)[N], int l
         for (int i = 0; i < N; i++)
                 level &= a[i].first == with;
         if (!sf_ballot(!level))
-                return sf_fold_lanes_of<LANES, true>(a, lane);
+                return sf_fold_lanes_of<LANES, SPAN, true, 1, N>(a, lane, loose);
 #endif
-        return sf_fold_lanes_of<LANES, false>(a, lane);
+        return sf_fold_lanes_of<LANES, SPAN, false, 1, N>(a, lane, loose);
 }
 
-/* The total of what the threads of a warp hold, for the columns of this lane (sf_columns). */
+/* Products of single numbers, which are lifted late, if at all. */
+#define SF_NUMBERS (SF_PRODUCTS && SF_MEMBERS == 1 && SF_COMMUTES && !SF_LIFTED)
+#if SF_NUMBERS
+/*
+ * The same for products as numbers, each of which is the product of EACH elements. They are multiplied
+ * as they are while they are products of at most 64 elements, which numbers near 1 and most random ones
+ * allow. After that they are lifted, unless that is all. Returns false if some product is not normal;
+ * `most` tells which are (sf_multiply_on).
+ */
+template <int LANES, int SPAN, int EACH, int N>
+SF_DEVICE bool sf_fold_numbers(sf_number (&a)[N], sf_u32 most, int lane, sf_acc &total)
+{
+        enum { FROM = 64 / EACH < LANES ? 64 / EACH : LANES, LEFT = N / FROM > 0 ? N / FROM : 1 };
+        enum { END = N * LANES * EACH <= 64, MET = N < LANES ? N : LANES };
+#pragma unroll
+        for (int b = 1; b < FROM; b *= 2) {
+                const int bit = b * SPAN;
+                if (N / b <= 1)
+                        a[0] = sf_multiply_on(a[0], ::sf_shuffle(a[0], lane ^ bit), most);
+#pragma unroll
+                for (int i = 0; i < N / 2; i++)
+                        if (i < N / b / 2) {
+                                const sf_number even = a[2 * i % N], odd = a[(2 * i + 1) % N];
+                                const sf_number sent = lane & bit ? even : odd;
+                                a[i] = sf_multiply_on(lane & bit ? odd : even, ::sf_shuffle(sent, lane ^ bit), most);
+                        }
+        }
+        if (END) {
+#pragma unroll
+                for (int b = 1; b < MET; b *= 2)
+#pragma unroll
+                        for (int i = 0; i < LEFT; i++)
+                                a[i] = sf_multiply_on(a[i], ::sf_shuffle(a[i], lane ^ (b * SPAN)), most);
+#pragma unroll
+                for (int b = 1; b < LEFT; b *= 2)
+#pragma unroll
+                        for (int i = 0; i + b < LEFT; i += 2 * b)
+                                a[i] = sf_multiply_on(a[i], a[(i + b) % N], most);
+        }
+#pragma unroll
+        for (int i = 0; i < (END ? 1 : LEFT); i++)
+                most = sf_most(most, sf_from_normal(a[i]));
+        if (sf_ballot(most >= sf_normals(sf_number())))
+                return false;
+        sf_acc v[LEFT];
+#pragma unroll
+        for (int i = 0; i < LEFT; i++)
+                v[i] = END ? sf_holds::made(a[i], 0) : sf_lift_normal(a[i], 0);
+        total = END ? v[0] : sf_fold_lanes_of<LANES, SPAN, false, FROM, N>(v, lane, 1);
+        return true;
+}
+#endif
+
+/* The total of what the threads of a warp hold, for the columns of this lane (sf_columns). Products
+ * that must be lifted are lifted a few at a time (sf_slice). */
 template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp_of(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
         enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
-#if SF_UNLIFTED && SF_COMMUTES
-        if (COLUMNS == 1) {
-                sf_number numbers[N][SF_WIDTH];
-                sf_acc a[N];
+#if SF_UNLIFTED && !SF_LIFTS
+        enum { HALF = N / 2 ? N / 2 : 1 };
+        if (N > sf_slice<N>::ITEMS) {
+                sf_acc left[SHARE];
+                sf_fold_warp_of<COLUMNS>(*(sf_acc(*)[HALF][SF_WIDTH]) & v[0], lane, left);
+                sf_fold_warp_of<COLUMNS>(*(sf_acc(*)[HALF][SF_WIDTH]) & v[HALF % N], lane, total);
 #pragma unroll
-                for (int i = 0; i < N; i++)
-#pragma unroll
-                        for (int j = 0; j < SF_WIDTH; j++)
-                                numbers[i][j] = v[i][j].mantissa;
-                sf_holds::template fold_each<false, false>(numbers, a);
-                total[0] = sf_fold_lanes<32>(a, lane);
+                for (int s = 0; s < SHARE; s++)
+                        total[s] = sf_settled(sf_combine(left[s], total[s]));
                 return;
         }
 #endif
@@ -161,55 +221,40 @@ template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp_of(sf_acc (&v)[N][SF_W
 #pragma unroll
                 for (int i = 0; i < N; i++)
                         a[i] = v[i][s];
-                if (COLUMNS == 1) {
-                        total[s] = sf_fold_lanes<32>(a, lane);
-                        continue;
-                }
-                int loose = SF_WIDTH;
-#pragma unroll
-                for (int b = SPAN; b < 32; b *= 2) {
-                        if (sf_too_loose(loose, SF_LOOSE)) /* each column by itself */
-                                sf_settle_all(a);
-#pragma unroll
-                        for (int i = 0; i < N; i++)
-                                a[i] = sf_meet(a[i], lane, b);
-                }
-#pragma unroll
-                for (int b = 1; b < N; b *= 2) {
-                        if (sf_too_loose(loose, SF_LOOSE)) /* each column by itself */
-                                sf_settle_all(a);
-#pragma unroll
-                        for (int i = 0; i < N; i++)
-                                if (i % (2 * b) == 0 && i + b < N)
-                                        a[i] = sf_combine(a[i], a[(i + b) % N]);
-                }
-                total[s] = sf_settled(a[0]);
+                total[s] = sf_fold_lanes<32 / SPAN, SPAN>(a, lane);
         }
 }
 
-/* The same for all elements of a thread. Products are lifted a few at a time (sf_slice); those of one
- * sequence that are `likely` to stay near 1 are tried as numbers. */
-template <int COLUMNS, int N> SF_DEVICE void sf_fold_warp(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE], bool likely = false)
+/* The same; products are tried as numbers. Returns whether that worked: then all numbers are normal. */
+template <int COLUMNS, int N> SF_DEVICE bool sf_fold_warp(sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
 {
-        (void)likely;
-#if SF_UNLIFTED && !SF_LIFTS
-        if (COLUMNS == 1 && N == SF_ITEMS && N <= 32 && SF_WIDTH > 1 && SF_COMMUTES && likely &&
-            sf_fold_numbers_of_one(v, lane, total[0]))
-                return;
-        enum { HALF = N / 2 ? N / 2 : 1, SHARE = sf_columns<COLUMNS>::SHARE };
-        if (COLUMNS > 1 && N == SF_ITEMS && SF_COMMUTES && sf_fold_numbers<COLUMNS>(v, lane, total))
-                return;
-        if (N > sf_slice<N>::ITEMS) {
-                sf_acc left[SHARE];
-                sf_fold_warp<COLUMNS>(*(sf_acc(*)[HALF][SF_WIDTH]) & v[0], lane, left);
-                sf_fold_warp<COLUMNS>(*(sf_acc(*)[HALF][SF_WIDTH]) & v[HALF % N], lane, total);
+#if SF_NUMBERS
+        enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
+        bool fine = true;
 #pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        total[s] = sf_settled(sf_combine(left[s], total[s]));
-                return;
+        for (int s = 0; s < SHARE; s++) {
+                sf_number a[N];
+                sf_u32 most = 0;
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                        sf_number product[SF_WIDTH];
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                product[j] = v[i][j].mantissa;
+#pragma unroll
+                        for (int b = SHARE; b < SF_WIDTH; b *= 2)
+#pragma unroll
+                                for (int j = s; j + b < SF_WIDTH; j += 2 * b)
+                                        product[j] = sf_multiply_on(product[j], product[(j + b) % SF_WIDTH], most);
+                        a[i] = product[s];
+                }
+                fine = fine && sf_fold_numbers<32 / SPAN, SPAN, SF_WIDTH / SHARE>(a, most, lane, total[s]);
         }
+        if (fine)
+                return true;
 #endif
         sf_fold_warp_of<COLUMNS>(v, lane, total);
+        return false;
 }
 
 /* The same total after a scan, not settled: the last elements. Only the warp's last lanes have

@@ -10,13 +10,13 @@
  * all of them in local memory, slice by slice in a loop; for kernels that would spill otherwise.
  * SF_LIFTS: rows for whose pairs there are registers. tree_lifted.cuh has another way for them.
  *
- * Why whole results are right. Every product on the way is that of the elements from some i to some
- * j: a result itself, or the quotient of results j and i - 1, but for a few roundings. Whole
- * results of f32 are in [2^-96, 2^29), so such a product is between 2^-125.1 and 2^125.1: a normal
- * number, rounded as that of the mantissas is. Conversely, the first product on the way that is no
- * normal number shows in a result. If it is zero, infinite or NaN, so is result j. If it is
- * subnormal, result j is less than 2^29 times 2^-126, and what later roundings of subnormal numbers
- * add is below 2^-120 each: it is not whole. For f64 the same holds with [2^-860, 2^160).
+ * Why whole results are right. Every product on the way is a factor of some result. One of f32 that is
+ * subnormal counts as zero (sf_multiply_flushed), so whatever is not a normal number shows: that result
+ * is zero, infinite or NaN. Products of f64 are those of the elements from some i to some j: a result
+ * itself, or the quotient of results j and i - 1, but for a few roundings. Whole ones are in [2^-860,
+ * 2^160), so it is a normal number, rounded as that of the mantissas is. Conversely, the first product
+ * that is no normal number shows in a result. If it is subnormal, result j is less than 2^160 times
+ * 2^-1022, and what later roundings of subnormal numbers add is far below 2^-860: it is not whole.
  *
  * Whatever comes from other warps and tiles is a pair, settled. Its mantissa is multiplied with the
  * numbers or mantissas; of the exponents one sum for each column is kept (sf_before). After a scan,
@@ -71,24 +71,9 @@ template <int COLUMNS> SF_DEVICE void sf_multiply_vector(sf_acc (&v)[SF_WIDTH])
                 for (int j = 0; j < SF_WIDTH; j++)
                         if (j & b) {
                                 const int from = j / b * b - COLUMNS + j % COLUMNS;
-                                v[j].mantissa = sf_multiply(v[from & (SF_WIDTH - 1)].mantissa,
-                                                            v[j].mantissa);
+                                v[j].mantissa = sf_multiply_flushed(
+                                        v[from & (SF_WIDTH - 1)].mantissa, v[j].mantissa);
                         }
-}
-
-/* The products of a vector's columns: product[c] is that of column c. */
-template <int COLUMNS>
-SF_DEVICE void sf_multiply_columns(const sf_acc (&v)[SF_WIDTH], sf_number (&product)[SF_WIDTH])
-{
-#pragma unroll
-        for (int j = 0; j < SF_WIDTH; j++)
-                product[j] = v[j].mantissa;
-#pragma unroll
-        for (int b = COLUMNS; b < SF_WIDTH; b *= 2)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        if (j % (2 * b) < COLUMNS)
-                                product[j] = sf_multiply(product[j], product[(j + b) % SF_WIDTH]);
 }
 
 /* Scans one vector of lifted elements. Exponents are stored as described at SF_SPARES_EXPONENTS. */
@@ -150,24 +135,24 @@ SF_DEVICE bool sf_is_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 
 /*
  * Whether the products of a warp are likely to be whole: half of its lanes must have products near
- * 1 in some of their vectors. So warps whose products leave the range anyway, as those of most
- * random numbers do, keep their numbers.
+ * 1 in a vector, or in some rows of a column. So warps whose products leave the range anyway, as those
+ * of most random numbers do, keep their numbers.
  */
 template <int LANES, int COLUMNS>
 SF_DEVICE bool sf_may_be_whole(const sf_acc (&v)[SF_ITEMS][SF_WIDTH])
 {
-        enum { SOME = SF_WIDTH > COLUMNS ? 4 : 8, EVERY = SF_ITEMS > SOME ? SF_ITEMS / SOME : 1 };
+        enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
+        enum { SOME = SF_WIDTH > SHARE ? 1 : 8, EVERY = SF_ITEMS > SOME ? SF_ITEMS / SOME : 1 };
         enum { ASKED = (SF_ITEMS + EVERY - 1) / EVERY };
         sf_number all = 1;
 #pragma unroll
-        for (int i = 0; i < SF_ITEMS; i += EVERY) {
-                sf_number product[SF_WIDTH];
-                sf_multiply_columns<COLUMNS>(v[i], product);
-                all = i ? sf_multiply(all, product[0]) : product[0];
-        }
+        for (int i = 0; i < SF_ITEMS; i += EVERY)
+#pragma unroll
+                for (int j = 0; j < SF_WIDTH; j += SHARE)
+                        all = i + j ? sf_multiply(all, v[i][j].mantissa) : v[0][0].mantissa;
         const int sum = sf_log2_about(all);
         /* so many lanes have a column */
-        enum { SHARING = LANES / sf_columns<COLUMNS>::SPAN };
+        enum { SHARING = LANES / SPAN };
         const int off = sf_log2_near(sf_number());
         const int small = sf_log2_small(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
         const int large = sf_log2_large(sf_number()) / SHARING * ASKED / SF_ITEMS + off;
@@ -193,15 +178,28 @@ SF_DEVICE bool sf_multiply_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_ac
         return whole;
 }
 
-/* Converts numbers that are whole to results: one power of two for each column. */
+/* Converts numbers that are whole to results: one power of two for each column. In a long sequence most
+ * are so small that results are zeros, unless what comes before is infinite or NaN: so that is asked. */
 template <int SHARE>
 SF_DEVICE void sf_lower_whole(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<SHARE> &before,
                               sf_answer (&result)[SF_ITEMS][SF_WIDTH])
 {
         decltype(sf_from_near(v[0][0])) most = 0;
+        bool vanish = true;
 #pragma unroll
-        for (int s = 0; s < SHARE; s++)
+        for (int s = 0; s < SHARE; s++) {
                 most = sf_holds::most_of(most, sf_holds::made(0, (sf_u64)before.owed[s]));
+                vanish &= before.owed[s] <= sf_vanishing(sf_number()) &&
+                          sf_magnitude(v[0][s].mantissa) < sf_infinity(sf_number());
+        }
+        if (vanish) {
+#pragma unroll
+                for (int i = 0; i < SF_ITEMS; i++)
+#pragma unroll
+                        for (int j = 0; j < SF_WIDTH; j++)
+                                result[i][j] = sf_multiply(v[i][j].mantissa, 0);
+                return;
+        }
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
 #pragma unroll
@@ -341,83 +339,6 @@ SF_DEVICE bool sf_scan_warp(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane, sf_acc ne
         return whole;
 }
 
-/*
- * Once the product of all that comes before a warp has left the range by more than the warp can
- * bring back, it is spent: results are zero or infinite, and only their signs are to be found.
- * Whole results can bring back 2^125, others what the warp's numbers are at most.
- */
-#define SF_SPENT (1 << 30) /* more than any exponent that is compared with it */
-SF_DEVICE bool sf_is_spent(sf_acc before, bool whole)
-{
-        const int range = sf_range(sf_number());
-        const decltype(before.exponent) most = (whole ? 2 : 32 * SF_ITEMS * SF_WIDTH + 2) * range;
-        return before.exponent > most || before.exponent < -most;
-}
-
-/* The sign and about the exponent of the product of the lanes' values; each lane has one, or none.
- * If the product is a zero, an infinity or a NaN, it itself, with an exponent that is spent. */
-SF_DEVICE sf_acc sf_sign_and_exponent(sf_acc v, bool there, int lane)
-{
-        const sf_number size = sf_magnitude(v.mantissa);
-        const auto sum = sf_sum_lanes(there ? v.exponent : 0);
-        const sf_u32 negative = sf_ballot(there && v.mantissa < 0);
-        sf_number product = sf_count_bits(negative) & 1 ? -1 : 1;
-        if (!sf_ballot(there && !(size >= 1 && size < 2)))
-                return sf_holds::made(product, (sf_u64)sum);
-        product = there ? sf_unit_of(v.mantissa) : 1;
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2)
-                product = sf_multiply(product, ::sf_shuffle(product, lane ^ b));
-        /* sf_ballot: so the compiler knows that the warp stays together. */
-        return sf_holds::made(product, (sf_u64)(sf_i64)(sf_ballot(product == 0) ? -SF_SPENT : SF_SPENT));
-}
-
-/*
- * Scans ones with the numbers' signs, if none of the warp's numbers is a zero, an infinity or a NaN.
- * A lane needs to know only how many before it are negative.
- */
-SF_DEVICE bool sf_scan_signs(sf_acc (&v)[SF_ITEMS][SF_WIDTH], int lane)
-{
-        bool special = false;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++) {
-                        const sf_number size = sf_magnitude(v[i][j].mantissa);
-                        special |= !(size > 0 && size < sf_infinity(size));
-                }
-        if (sf_ballot(special))
-                return false;
-        sf_u32 own = 0;
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++) {
-                sf_u32 sign[SF_WIDTH];
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        sign[j] = sf_high_bits(v[i][j].mantissa) ^ (j ? sign[j ? j - 1 : 0] : 0);
-                const sf_u32 negative = sf_ballot((int)sign[SF_WIDTH - 1] < 0);
-                const sf_u32 first = own ^ (sf_u32)sf_count_bits(negative & ((1u << lane) - 1)) << 31;
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        v[i][j].mantissa = sf_signed_one(sf_number(), sign[j] ^ first);
-                own ^= (sf_u32)sf_count_bits(negative) << 31;
-        }
-        return true;
-}
-
-/* The results of a warp after a spent product (sf_sign_and_exponent). */
-SF_DEVICE void sf_spend(const sf_acc (&v)[SF_ITEMS][SF_WIDTH], sf_acc before,
-                        sf_answer (&result)[SF_ITEMS][SF_WIDTH])
-{
-        const sf_number far = before.exponent < 0 ? 0 : sf_infinity(sf_number());
-        const sf_number rest = sf_multiply(before.mantissa, far);
-#pragma unroll
-        for (int i = 0; i < SF_ITEMS; i++)
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        result[i][j] = sf_multiply(v[i][j].mantissa, rest);
-}
-
 /* Lifts and scans rows of a thread. */
 template <int N> SF_DEVICE void sf_lift_rows(sf_acc (&v)[N][SF_WIDTH])
 {
@@ -548,106 +469,3 @@ SF_DEVICE void sf_finish_rows(const sf_params &p, sf_acc (&v)[SF_ITEMS][SF_WIDTH
 #endif
 }
 #endif
-
-/*
- * Folds the numbers of a warp, of several columns, as they are, if no product can leave the range:
- * those of vectors are in [2^-3, 2^3), so those of up to 32 lanes are in [2^-96, 2^96), and if those
- * of items are in [2^-(96 / N), 2^(96 / N)), all are. Returns false if they are not.
- */
-template <int COLUMNS, int N>
-SF_DEVICE bool sf_fold_numbers(const sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc (&total)[sf_columns<COLUMNS>::SHARE])
-{
-        enum { SHARE = sf_columns<COLUMNS>::SHARE, SPAN = sf_columns<COLUMNS>::SPAN };
-        sf_number a[N][SHARE];
-        bool near = true;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-                sf_number product[SF_WIDTH];
-                sf_multiply_columns<COLUMNS>(v[i], product);
-#pragma unroll
-                for (int s = 0; s < SHARE; s++) {
-                        a[i][s] = product[s];
-                        near &= sf_is_near(a[i][s], 3);
-                }
-        }
-        if (sf_ballot(!near))
-                return false;
-#pragma unroll
-        for (int b = SPAN; b < 32; b *= 2)
-#pragma unroll
-                for (int i = 0; i < N; i++)
-#pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                a[i][s] = sf_multiply(a[i][s], ::sf_shuffle(a[i][s], lane ^ b));
-#pragma unroll
-        for (int i = 0; i < N; i++)
-#pragma unroll
-                for (int s = 0; s < SHARE; s++)
-                        near &= sf_is_near(a[i][s], 96 / N);
-        if (sf_ballot(!near))
-                return false;
-#pragma unroll
-        for (int b = 1; b < N; b *= 2)
-#pragma unroll
-                for (int i = 0; i + b < N; i += 2 * b)
-#pragma unroll
-                        for (int s = 0; s < SHARE; s++)
-                                a[i][s] = sf_multiply(a[i][s], a[(i + b) % N][s]);
-#pragma unroll
-        for (int s = 0; s < SHARE; s++)
-                total[s] = sf_lift_normal(a[0][s], 0);
-        return true;
-}
-
-/*
- * The same for one sequence, with two lanes sharing the work as in sf_fold_lanes_of. Within vectors,
- * products of two are modest, so those of four are normal numbers; and if one of eight is none, that
- * of the vector is not near 1.
- */
-template <int N>
-SF_DEVICE bool sf_fold_numbers_of_one(const sf_acc (&v)[N][SF_WIDTH], int lane, sf_acc &total)
-{
-        sf_number a[N];
-        sf_u32 beyond = 0;
-        bool near = true;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-                sf_number product[SF_WIDTH];
-#pragma unroll
-                for (int j = 0; j < SF_WIDTH; j++)
-                        product[j] = v[i][j].mantissa;
-#pragma unroll
-                for (int b = 1; b < SF_WIDTH; b *= 2)
-#pragma unroll
-                        for (int j = 0; j + b < SF_WIDTH; j += 2 * b) {
-                                product[j] = sf_multiply(product[j], product[(j + b) % SF_WIDTH]);
-                                if (b == 1)
-                                        beyond |= sf_beyond_modest(product[j]);
-                        }
-                a[i] = product[0];
-                near &= sf_is_near(a[i], 3);
-        }
-        if (sf_ballot(!near || beyond & SF_BEYOND))
-                return false;
-#pragma unroll
-        for (int b = 1; b < 32; b *= 2) {
-                if (N / b > 1) {
-#pragma unroll
-                        for (int i = 0; i < N / 2; i++)
-                                if (i < N / b / 2) {
-                                        const sf_number even = a[2 * i], odd = a[2 * i + 1];
-                                        const sf_number other = ::sf_shuffle(lane & b ? even : odd, lane ^ b);
-                                        a[i] = sf_multiply(lane & b ? odd : even, other);
-                                }
-                } else {
-                        a[0] = sf_multiply(a[0], ::sf_shuffle(a[0], lane ^ b));
-                }
-        }
-        if (sf_ballot(!sf_is_near(a[0], 96 / N)))
-                return false;
-#pragma unroll
-        for (int b = 1; b < N; b *= 2)
-                a[0] = sf_multiply(a[0], ::sf_shuffle(a[0], lane ^ b));
-        total = sf_lift_normal(a[0], 0);
-        return true;
-}

@@ -201,3 +201,51 @@ SF_DEVICE void sf_take_lefts(const sf_params &p, const sf_line &line, sf_i64 col
         }
 #endif
 }
+
+/* Of settled totals, of which lane w has that of warp w: the exponents, which need no tree. `before`: of
+ * the warps before. */
+struct sf_exponents {
+#if SF_SPARES_EXPONENTS
+        int before, all;
+        SF_DEVICE_METHOD void take_out(sf_acc &t, int lane, int warp, int warps)
+        {
+                before = sf_sum_lanes(lane < warp ? (int)t.exponent : 0);
+                all = sf_sum_lanes(lane < warps ? (int)t.exponent : 0);
+                t.exponent = 0;
+        }
+        SF_DEVICE_METHOD sf_acc put_back(sf_acc total, sf_before<1> &to)
+        {
+                to.owed[0] += before;
+                if (SF_EXCLUSIVE && to.any)
+                        to.e[0].exponent += before;
+                total.exponent = all;
+                return total;
+        }
+#else
+        SF_DEVICE_METHOD void take_out(sf_acc &, int, int, int) {}
+        SF_DEVICE_METHOD sf_acc put_back(sf_acc total, sf_before<1> &) { return total; }
+#endif
+};
+
+/* totals[w] is the settled total of warp w, one of WARPS. Combines the elements with the totals of
+ * the warps before; `before` has had none yet. Returns the total of all warps. */
+template <int WARPS>
+SF_DEVICE sf_acc sf_scan_warps(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_acc *totals, int warp, int lane, sf_before<1> &before)
+{
+        sf_acc t = totals[lane & (WARPS - 1)]; /* lane w computes for warp w */
+        sf_exponents exponents;
+        exponents.take_out(t, lane, warp, WARPS);
+#pragma unroll
+        for (int b = 1; b < WARPS; b *= 2) {
+                const sf_acc left = sf_sent<SF_SPARES_EXPONENTS>(t, ((lane & -b) - 1) & 31);
+                if (warp & b) {
+                        sf_acc mine[1] = {sf_sent<SF_SPARES_EXPONENTS>(left, warp)};
+                        if (b > 2) /* elements have room for one bit more (value.cuh) */
+                                sf_settle_all(mine);
+                        sf_take_all(mine, v, before);
+                }
+                if (lane & b)
+                        t = sf_combine(left, t);
+        }
+        return sf_settled(exponents.put_back(sf_sent<SF_SPARES_EXPONENTS>(t, WARPS - 1), before));
+}

@@ -4,13 +4,14 @@
  * underflows. Other values are pairs of numbers. Elements are lifted to values, values are
  * combined, and results are lowered from values.
  *
- * A combine multiplies the mantissas of two values. They must stay in [2^-96, 2^99) in f32. So
+ * A combine multiplies the mantissas of two values. They must stay normal and below 2^102 in f32. So
  * whatever is kept for others to take, in shared memory, in scratch memory or in a counter, or is
  * published, is settled first. Then its mantissa is in [1, 2), and taking it at one level
  * multiplies by less than 2. In registers, products of up to SF_LOOSE numbers are not settled; they
  * stay in [2^-64, 2^64). (Where the numbers of a vector are multiplied, they are lifted to
  * mantissas above and below 1 in turn, and it may be twice as many.) A sequence of less than 2^40
- * elements has at most 34 levels above 64 elements, and one initial value: 2^(64 + 34 + 1).
+ * elements has at most 34 levels above 64 elements, and one initial value: 2^(64 + 34 + 1). Warps of
+ * a tile may exchange totals that are not settled, which takes one bit more (sf_scan_warps).
  */
 #if SF_PRODUCTS
 #define SF_INLINE SF_DEVICE
@@ -59,14 +60,29 @@ SF_DEVICE double sf_lower_loose(sf_product_f64 v) { return sf_product_lower_loos
 SF_DEVICE float sf_lower(sf_product_f32 v) { return sf_product_lower_f32(v); }
 SF_DEVICE double sf_lower(sf_product_f64 v) { return sf_product_lower_f64(v); }
 
-/* sf_lift_normal takes v if sf_from_normal(v) is below sf_normals(). sf_lower_near takes v if
- * sf_from_near(v) is below sf_nears(). */
+/* sf_lift_normal takes v if sf_from_normal(v) is below sf_normals(): it is a normal number below 2^64
+ * (f32) or 2^400 (f64), so that it can also stand for a product as it is, with the exponent 0.
+ * sf_lower_near takes v if sf_from_near(v) is below sf_nears(). */
 SF_DEVICE sf_u32 sf_from_normal(float v) { return sf_bits_of(v) * 2 - (1u << 24); }
-SF_DEVICE sf_u64 sf_from_normal(double v) { return sf_bits_of(v) * 2 - (1ull << 53); }
+SF_DEVICE sf_u32 sf_from_normal(double v) { return (sf_u32)(sf_bits_of(v) >> 32) * 2 - (1u << 21); }
 SF_DEVICE sf_u32 sf_from_near(sf_product_f32 v) { return (sf_u32)v.exponent + 126; }
 SF_DEVICE sf_u64 sf_from_near(sf_product_f64 v) { return (sf_u64)v.exponent + 1022; }
-SF_DEVICE sf_u32 sf_normals(float) { return 253u << 24; }
-SF_DEVICE sf_u64 sf_normals(double) { return 2045ull << 53; }
+SF_DEVICE sf_u32 sf_normals(float) { return 190u << 24; }
+SF_DEVICE sf_u32 sf_normals(double) { return 1422u << 21; }
+SF_DEVICE sf_u32 sf_most(sf_u32 a, sf_u32 b) { return a > b ? a : b; }
+/*
+ * a * b, for products of which only the last is asked whether it is normal. If one on the way is
+ * not, neither is the last: in f32 it is infinite, NaN or, because what is subnormal counts as zero,
+ * zero. In f64 `most` tells (sf_from_normal).
+ */
+SF_DEVICE double sf_multiply_flushed(double a, double b) { return sf_multiply(a, b); }
+SF_DEVICE float sf_multiply_on(float a, float b, sf_u32 &) { return sf_multiply_flushed(a, b); }
+SF_DEVICE double sf_multiply_on(double a, double b, sf_u32 &most)
+{
+        const double v = sf_multiply(a, b);
+        most = sf_most(most, sf_from_normal(v));
+        return v;
+}
 /* A product is modest if it is in [2^-40, 2^24) (f32) or in [2^-320, 2^192) (f64). Then
  * sf_beyond_modest(v) has none of the bits SF_BEYOND. So several products are checked at once, if
  * their bits are joined with |. Zeros, infinities and NaN are not modest. */
@@ -74,15 +90,15 @@ SF_DEVICE sf_u32 sf_beyond_modest(float v) { return sf_bits_of(v) - (87u << 23);
 SF_DEVICE sf_u32 sf_beyond_modest(double v) { return (sf_u32)(sf_bits_of(v) >> 32) - (703u << 20); }
 #define SF_BEYOND 0x60000000u
 /*
- * A product is whole if sf_from_whole(v) is below sf_wholes(v): it is in [2^-96, 2^29) (f32) or in
- * [2^-860, 2^160) (f64). The quotient of two such products is a normal number. There is room above
+ * A product is whole if sf_from_whole(v) is below sf_wholes(v): it is a normal number below 2^64 (f32),
+ * or in [2^-860, 2^160) (f64): the quotient of two such f64 is a normal number. There is room above
  * for the totals of all levels to the left, whose mantissas are below 2. More is left below 1 than
  * above, because products of random numbers rather become small: those of numbers between 0.5 and
  * 1.5 by a factor of 2 with every 15.
  */
-SF_DEVICE sf_u32 sf_from_whole(float v) { return (sf_bits_of(v) << 1) - (31u << 24); }
+SF_DEVICE sf_u32 sf_from_whole(float v) { return sf_from_normal(v); }
 SF_DEVICE sf_u32 sf_from_whole(double v) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - (163u << 21); }
-SF_DEVICE sf_u32 sf_wholes(float) { return 125u << 24; }
+SF_DEVICE sf_u32 sf_wholes(float v) { return sf_normals(v); }
 SF_DEVICE sf_u32 sf_wholes(double) { return 1020u << 21; }
 /* 1 with the sign of v; v itself if it is a zero, infinite or NaN. */
 SF_DEVICE float sf_unit_of(float v)
@@ -95,16 +111,18 @@ SF_DEVICE double sf_unit_of(double v)
         const sf_u64 bits = sf_bits_of(v) & ~(1ull << 63);
         return bits - 1 < 0x7fefffffffffffffull ? sf_double_of((sf_bits_of(v) & 1ull << 63) | 1023ull << 52) : v;
 }
-/* Whether |v| is in [2^-digits, 2^digits). */
-SF_DEVICE bool sf_is_near(float v, sf_u32 digits) { return (sf_bits_of(v) << 1) - ((127 - digits) << 24) < digits << 25; }
-SF_DEVICE bool sf_is_near(double v, sf_u32 digits) { return ((sf_u32)(sf_bits_of(v) >> 32) << 1) - ((1023 - digits) << 21) < digits << 22; }
-/* 1 with the sign of a number's high bits. */
-SF_DEVICE float sf_signed_one(float, sf_u32 sign) { return sf_float_of((sign & 1u << 31) | 127u << 23); }
-SF_DEVICE double sf_signed_one(double, sf_u32 sign) { return sf_double_of((sf_u64)((sign & 1u << 31) | 1023u << 20) << 32); }
+/* A number with these high bits; and v, with the other sign if that of high bits is set. */
+SF_DEVICE float sf_of_high_bits(float, sf_u32 high) { return sf_float_of(high); }
+SF_DEVICE double sf_of_high_bits(double, sf_u32 high) { return sf_double_of((sf_u64)high << 32); }
+SF_DEVICE float sf_flipped(float v, sf_u32 high) { return sf_float_of(sf_bits_of(v) ^ (high & 1u << 31)); }
+SF_DEVICE double sf_flipped(double v, sf_u32 high) { return sf_double_of(sf_bits_of(v) ^ (sf_u64)(high & 1u << 31) << 32); }
 SF_DEVICE sf_u32 sf_high_bits(float v) { return sf_bits_of(v); }
 SF_DEVICE sf_u32 sf_high_bits(double v) { return (sf_u32)(sf_bits_of(v) >> 32); }
 SF_DEVICE float sf_infinity(float) { return sf_float_of(255u << 23); }
 SF_DEVICE double sf_infinity(double) { return sf_double_of(2047ull << 52); }
+/* 2^this, or less, makes zeros of all mantissas that are lowered. */
+SF_DEVICE int sf_vanishing(float) { return -252; }
+SF_DEVICE int sf_vanishing(double) { return -2044; }
 /* More than the largest exponent of a number, or less any one of a smallest one. */
 SF_DEVICE int sf_range(float) { return 160; }
 SF_DEVICE int sf_range(double) { return 1100; }
@@ -113,9 +131,9 @@ SF_DEVICE int sf_range(double) { return 1100; }
  * by at most sf_log2_near. */
 SF_DEVICE int sf_log2_about(float v) { return (int)(sf_bits_of(v) << 1 >> 13) - (127 << 11); }
 SF_DEVICE int sf_log2_about(double v) { return (int)((sf_u32)(sf_bits_of(v) >> 32) << 1 >> 10) - (1023 << 11); }
-SF_DEVICE int sf_log2_small(float) { return 80 << 11; }
+SF_DEVICE int sf_log2_small(float) { return 110 << 11; }
 SF_DEVICE int sf_log2_small(double) { return 800 << 11; }
-SF_DEVICE int sf_log2_large(float) { return 24 << 11; }
+SF_DEVICE int sf_log2_large(float) { return 56 << 11; }
 SF_DEVICE int sf_log2_large(double) { return 150 << 11; }
 SF_DEVICE int sf_log2_near(float) { return 3 << 10; }
 SF_DEVICE int sf_log2_near(double) { return 12 << 11; }
@@ -200,7 +218,8 @@ template <class T, class V> struct sf_product_value {
                 return v;
         }
         SF_DEVICE_MEMBER V lift(T v) { return sf_lift(v); }
-        SF_DEVICE_MEMBER T lower(V v) { return sf_lower(v); }
+        /* What has been multiplied as it is, is its result. */
+        SF_DEVICE_MEMBER T lower(V v) { return v.exponent ? sf_lower(v) : v.mantissa; }
         SF_DEVICE_MEMBER V settle(V v) { return sf_settle(v); }
         /* Member by member: of whole structs the compiler would choose between addresses. */
         SF_DEVICE_MEMBER V choose(bool first, V a, V b)
@@ -220,12 +239,10 @@ template <class T, class V> struct sf_product_value {
          * for all that a thread has. */
         template <int N> SF_DEVICE_MEMBER void lift_all(const T *from, V *to)
         {
-                decltype(sf_from_normal(T())) most = 0;
+                sf_u32 most = 0;
 #pragma unroll
-                for (int i = 0; i < N; i++) {
-                        const decltype(most) own = sf_from_normal(from[i]);
-                        most = own > most ? own : most;
-                }
+                for (int i = 0; i < N; i++)
+                        most = sf_most(most, sf_from_normal(from[i]));
                 if (most < sf_normals(T()))
 #pragma unroll
                         for (int i = 0; i < N; i++)
@@ -245,58 +262,48 @@ template <class T, class V> struct sf_product_value {
         SF_DEVICE_MEMBER V in_turn(V v, int i) { return i & 1 ? sf_halved(v) : v; }
 
         /*
-         * Folds each of COUNT lists of N numbers. Lifting scales numbers by powers of two. That
-         * does not change how their product is rounded, unless the product leaves the range. So
-         * four numbers at a time are multiplied without lifting, if the products of two are modest.
-         * SMALL: no number of the input's type can make a product of four leave the range, and only
-         * these products are checked. ALONE: no list is combined with another before it is settled,
-         * so up to four numbers need not be lifted at all.
+         * Folds each of COUNT lists of N numbers, at most 64. Lifting scales numbers by powers of
+         * two. That does not change how their product is rounded, unless the product leaves the
+         * range. So they are multiplied as they are, and lifted only if some product does. ALONE: no
+         * list is combined with another before it is settled, so not even products need be lifted.
          */
-        template <bool SMALL, bool ALONE, int N, int COUNT>
+        template <bool ALONE, int N, int COUNT>
         SF_DEVICE_MEMBER void fold_each(const T (&from)[COUNT][N], V (&to)[COUNT])
         {
-                enum { FOURS = (N + 3) / 4 };
-                T product[COUNT][FOURS];
-                V value[COUNT][FOURS];
-                sf_u32 beyond = 0;
+                static_assert(N <= 64, "products of so many numbers near 1 stay in the range");
+                enum { SOME = COUNT * N > 32 ? (N < 32 ? 32 / N : 1) : COUNT }; /* at once, for fewer registers */
 #pragma unroll
-                for (int c = 0; c < COUNT; c++)
+                for (int first = 0; first < COUNT; first += SOME) {
+                        T product[SOME][N];
+                        sf_u32 most = 0;
 #pragma unroll
-                        for (int i = 0; i < N; i += 4) {
-                                T left = from[c][i], right = from[c][i + 2 < N ? i + 2 : i];
-                                if (i + 1 < N)
-                                        left = sf_multiply(left, from[c][i + 1 < N ? i + 1 : i]);
-                                if (i + 3 < N)
-                                        right = sf_multiply(right, from[c][i + 3 < N ? i + 3 : i]);
-                                product[c][i / 4] = i + 2 < N ? sf_multiply(left, right) : left;
-                                beyond |= sf_beyond_modest(left) | sf_beyond_modest(right);
-                        }
-                if (ALONE && N <= 4 && (SMALL || !(beyond & SF_BEYOND))) {
-#pragma unroll
-                        for (int c = 0; c < COUNT; c++)
-                                to[c] = made(product[c][0], 0);
-                } else if (SMALL) {
-                        lift_all<COUNT * FOURS>(&product[0][0], &value[0][0]);
-#pragma unroll
-                        for (int c = 0; c < COUNT; c++)
-                                to[c] = fold_tree(value[c]);
-                } else if (!(beyond & SF_BEYOND)) {
-#pragma unroll
-                        for (int k = 0; k < COUNT * FOURS; k++)
-                                value[k / FOURS][k % FOURS] = sf_lift_normal(product[k / FOURS][k % FOURS], k & 1);
-#pragma unroll
-                        for (int c = 0; c < COUNT; c++)
-                                to[c] = fold_tree(value[c]);
-                } else {
-#pragma unroll
-                        for (int c = 0; c < COUNT; c++) {
-                                V value[N];
+                        for (int c = 0; c < SOME && first + c < COUNT; c++) {
 #pragma unroll
                                 for (int i = 0; i < N; i++)
-                                        value[i] = in_turn(sf_lift(from[c][i]), i);
-                                to[c] = fold_tree(value);
+                                        product[c][i] = from[(first + c) % COUNT][i];
+#pragma unroll
+                                for (int b = 1; b < N; b *= 2)
+#pragma unroll
+                                        for (int i = 0; i + b < N; i += 2 * b)
+                                                product[c][i] = sf_multiply_on(
+                                                        product[c][i], product[c][(i + b) % N], most);
+                                most = sf_most(most, sf_from_normal(product[c][0]));
                         }
+#pragma unroll
+                        for (int c = 0; c < SOME && first + c < COUNT; c++)
+                                if (most < sf_normals(T()))
+                                        to[first + c] = ALONE ? made(product[c][0], 0) : sf_lift_normal(product[c][0], 0);
+                                else
+                                        to[first + c] = fold_lifted(from[first + c]);
                 }
+        }
+        template <int N> SF_DEVICE_MEMBER V fold_lifted(const T (&from)[N])
+        {
+                V value[N];
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                        value[i] = in_turn(sf_lift(from[i]), i);
+                return fold_tree(value);
         }
         template <int N> SF_DEVICE_MEMBER V fold_tree(V (&v)[N])
         {
