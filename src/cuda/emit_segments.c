@@ -246,12 +246,12 @@ static sf_status plan_tiles_down(const sf_context *ctx, const sf_step *s, const 
 
 /* Are segments of contiguous lines tiny, and elements loaded as they are? Then a block has a window
  * (segments_blocks.cuh). A reversed index needs the length of its segment, which is not kept there.
- * H200, 2^26 f32, share of a copy, a warp a window and a block a window: mean 1, uniform lengths, scan
- * 0.54 and 0.87, sum 0.53 and 0.69, Pareto's 0.16 and 0.59, 0.18 and 0.56; mean 2, uniform, scan 0.52
- * and 0.83, sum 0.46 and 0.67. Of 3 and 4 a warp's have 0.40 and 0.33. A first version for blocks had
- * 0.77 at a mean of 1 and 0.53 at 8, where a warp's have 0.67: so the limit lies between 4 and 8. Means of
- * 3 to 5 were not timed with blocks. */
-enum { TINY = 6 };
+ * A block's speed depends less on how lengths are mixed, which the host does not know. H200, 2^26 f32,
+ * share of a copy, a warp a window and a block a window (bench/segments.py): mean 1, uniform lengths,
+ * scan 0.54 and 0.77, sum 0.53 and 0.64; mean 8, scan uniform 0.69 and 0.60, Pareto's 0.32 and 0.44, sum
+ * 0.53 and 0.39, 0.27 and 0.32; mean 16, scan uniform 0.58 and 0.51, equal 0.38 and 0.63, Pareto's 0.40
+ * and 0.42, sum 0.39 and 0.31, 0.43 and 0.38, 0.33 and 0.26; mean 64, scan uniform 0.68 and 0.51. */
+enum { TINY_SCAN = 20, TINY_FOLD = 6 };
 static int64_t windows_of(const sf_step *s, const sf_cuda_tile *tile)
 {
         return s->n / (tile->threads * elements_of(s, tile)) + 1;
@@ -261,7 +261,7 @@ static bool in_blocks(const sf_step *s, bool down, const layout *l, const sf_cud
         const bool x = unit(l->line.x, l->in),
                    y = s->fold || unit(l->line.y, size_of((int32_t)s->out));
         return !down && !s->map && !s->fuse && !s->m && x && y && s->n &&
-               s->n < TINY * s->segments.count &&
+               s->n < (s->fold ? TINY_FOLD : TINY_SCAN) * s->segments.count &&
                s->segments.stride == (s->segments.wide ? 8 : 4) &&
                !(s->reverse && sf_op_is(s->op, SF_INDEX)) &&
                s->batch * windows_of(s, tile) <= INT32_MAX;
