@@ -403,6 +403,24 @@ static void test_runs_in_chains(size_t every)
         }
 }
 
+/* Chains over segments so tiny that a thread has several of them, of which some are empty; with longer ones among them. */
+static void test_tiny_in_chains(size_t every)
+{
+        static const char *const expressions[] = {"softmax(x, 0, offsets=o)", "log_softmax(x, 0, offsets=o)", "layer_norm(x, 0, offsets=o)", "x / spread(sum(x, 0, offsets=o), 0, 2043, offsets=o)"};
+        static const char *const shapes[] = {"x=2043 o=3001:i64", "x=2043:f64 o=3001:i32", "x=2043:f16 o=3001:i64"};
+        enum { N = 2043, COUNT = 3000, SHAPES = sizeof shapes / sizeof *shapes, KINDS_OF_TINY = 3 };
+        static int64_t ends[COUNT + 1];
+        for (size_t k = 0; k < KINDS_OF_TINY * SHAPES * (sizeof expressions / sizeof *expressions); k += every) {
+                const size_t kind = k % KINDS_OF_TINY;
+                dice d = {3000000 + k, 0};
+                for (int i = 0; i < COUNT; i++) {
+                        const int64_t tiny = kind == 0 ? roll(&d, 2) : kind == 1 ? 1 : roll(&d, 4) / 3 * (1 + roll(&d, 2)), length = roll(&d, 200) ? tiny : roll(&d, 40);
+                        ends[i + 1] = ends[i] + length < N ? ends[i] + length : N;
+                }
+                meet_expression(expressions[k / KINDS_OF_TINY / SHAPES], shapes[k / KINDS_OF_TINY % SHAPES], ends, k);
+        }
+}
+
 /*
  * What a fold of segments comes to goes back to their elements: in the load of another fold or scan, in a store, and in a map by itself; along rows and down
  * columns; behind the last offset too. Against the reference, which takes each segment by itself.
@@ -544,6 +562,7 @@ int main(int argc, char **argv)
         test_tiny(count < 20 ? 5 : 1);
         test_runs(count < 20 ? 5 : 1);
         test_runs_in_chains(count < 20 ? 5 : 1);
+        test_tiny_in_chains(count < 20 ? 5 : 1);
         test_spread_as_written();
         test_refused();
         test_many_refused();

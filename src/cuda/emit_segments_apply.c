@@ -12,9 +12,12 @@ typedef struct shares {
         int64_t warps, row, chunks, per, resident;
 } shares;
 
+/* Of a segment that one warp or block takes by itself. */
+static int64_t chunk_of(const shares *u) { return 32 * at_most(u->row, 8); }
+
 /* Several elements at a time take the registers of a third block (nvcc 13, sm_90). */
 static sf_status find_shares(const sf_context *ctx, const sf_cuda_chip *chip, const chain *c,
-                             sf_cuda_spec *spec, shares *u)
+                             const sf_step *first, sf_cuda_spec *spec, shares *u)
 {
         const int size = size_of((int32_t)c->source[0].dt);
         sf_cuda_tile tile;
@@ -29,6 +32,11 @@ static sf_status find_shares(const sf_context *ctx, const sf_cuda_chip *chip, co
                 moving > 1 ? 2 : 3)};
         if (chip->small_tiles)
                 *u = (shares){2, 4, 2, 1, 1};
+        /* H200, 2^26 f32, share of a copy, softmax of uniform lengths (bench/segments.py), rows of 8 and
+         * of 16: mean 8 0.34 and 0.29, 32 0.34 both, 64 0.35 and 0.38, 128 0.35 and 0.39, 256 0.23 and
+         * 0.37, 512 0.26 and 0.23; equal lengths of 32 0.46 and 0.53. */
+        if (size <= 4 && c->n >= 32 * first->segments.count && c->n < 400 * first->segments.count)
+                u->row *= 2;
         return SF_OK;
 }
 
@@ -60,18 +68,49 @@ static bool suits(const chain *c, const sf_step *first)
         return fits;
 }
 
+/* Leaves out instructions that a program's result does not depend on. */
+static void drop_unneeded(sf_program *p)
+{
+        bool needed[SF_PROGRAM_MAX] = {false};
+        uint8_t number[SF_PROGRAM_MAX];
+        int32_t count = 0;
+        for (int32_t i = p->count - 1; i >= 0; i--) {
+                needed[i] = needed[i] || i == p->count - 1;
+                for (int32_t q = 0; needed[i] && q < sf_code_arguments[p->code[i].code]; q++)
+                        needed[p->code[i].arg[q]] = true;
+        }
+        for (int32_t i = 0; i < p->count; i++) {
+                sf_instruction x = p->code[i];
+                number[i] = (uint8_t)count;
+                for (int32_t q = 0; needed[i] && q < sf_code_arguments[x.code]; q++)
+                        x.arg[q] = number[x.arg[q]];
+                if (needed[i])
+                        p->code[count++] = x;
+        }
+        p->count = count;
+}
+
 /* Lets later steps take what a fold has computed, where there is a place for it. */
 static void keep_numbers(chain *c)
 {
         chain other = *c;
         int32_t kept = 0, maker = 0;
         sf_cuda_keep_folded(&other);
+        for (int32_t k = 0; k < other.count; k++) {
+                link *l = &other.link[k];
+                if (l->step.fuse != &l->plain)
+                        continue;
+                const uint32_t before = sf_cuda_program_reads(&l->plain.load, 1);
+                drop_unneeded(&l->plain.load);
+                l->loads &= ~before | sf_cuda_program_reads(&l->plain.load, 1);
+        }
         for (int32_t k = 0; k < other.sources; k++)
                 if (other.source[k].kept) {
                         kept++;
                         maker = other.source[k].made;
                 }
-        if (kept != 1 || !keeps_numbers(&other, maker))
+        /* Wide ones would spill (nvcc 13, sm_90). */
+        if (kept != 1 || !keeps_numbers(&other, maker) || size_of((int32_t)c->source[0].dt) > 4)
                 return;
         *c = other;
         for (int32_t k = 0; k < c->count; k++) /* programs that were changed are in the copy */
@@ -94,7 +133,7 @@ static bool stores_folds(const chain *c)
 /* Blocks of a line: segments that begin behind its last element, which are empty, belong to one too. */
 static int64_t blocks_of(const chain *c, const shares *u)
 {
-        return c->n / (u->warps * u->chunks * 32 * u->row) + 1;
+        return c->n / (u->warps * u->chunks * chunk_of(u)) + 1;
 }
 
 /* One of the launches: of the whole chain, or of step `only` of long segments, counted from 1. */
@@ -103,7 +142,7 @@ static bool write_launch(const chain *c, const sf_step *first, const shares *u,
 {
         sf_cuda_spec *spec = &l->spec;
         const int64_t size = size_of((int32_t)c->source[0].dt), slot = sf_cuda_slot_size(c);
-        const int64_t cells = u->chunks * 32 * u->row;
+        const int64_t cells = u->chunks * chunk_of(u);
         const int64_t each = blocks_of(c, u), all = each * first->batch;
         const int64_t apart = stores_folds(c) ? first->batch * sf_empty_shares(first->segments.count, false) : 0;
         const int64_t blocks = only ? at_most(all, chip->multiprocessors * u->resident) : all + ceil_div(apart, u->warps);
@@ -128,7 +167,7 @@ static bool write_launch(const chain *c, const sf_step *first, const shares *u,
         if (blocks > INT32_MAX || shared > chip->shared_per_block ||
             sf_cuda_params_parts(spec).end > SF_CUDA_MAX_PARAMS)
                 return false;
-        const bool longer = c->n > 32 * u->per * 32 * u->row;
+        const bool longer = c->n > 32 * u->per * chunk_of(u);
         sf_cuda_put_chain(c, -1, first->batch, (int64_t[4]){each, longer, blocks, 0}, l);
         sf_params p;
         memcpy(&p, l->params, offsetof(sf_params, dims));
@@ -151,9 +190,9 @@ sf_status sf_cuda_plan_segments_chain(const sf_context *ctx, chain *c, const sf_
         if (!suits(c, first))
                 return SF_OK;
         shares u;
-        SF_TRY(find_shares(ctx, chip, c, &plan->launch[0].spec, &u));
+        SF_TRY(find_shares(ctx, chip, c, first, &plan->launch[0].spec, &u));
         const int64_t each = blocks_of(c, &u);
-        const int64_t most = 32 * u.per * 32 * u.row;
+        const int64_t most = 32 * u.per * chunk_of(&u);
         const bool longer = c->n > most;
         /* Where segments are too long on average, one stage after another is as good. H200, softmax
          * of a mean of 2^18: 0.29 of a copy for 0.27; of 2^24 0.30 both. */

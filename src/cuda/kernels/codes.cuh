@@ -135,8 +135,9 @@ SF_DEVICE double sf_signed_as(double a, double v) { return sf_double_of((sf_bits
  * computes them all again if it has to. sf_beyond: the last operation of a program is a quotient,
  * and the result is not nearer to 0 than that is (FAR), or not further from it. If both are rounded
  * to the same narrow number, so is the quotient. sf_sure: as sf_hasty, and what sf_of_kept is said of
- * are exponentials that the quick way has made: dividends that need no check. sf_inner: what the
- * operations before are told.
+ * are exponentials that the quick way has made: dividends that need no check. sf_various: as
+ * sf_hasty, but each dividend has a divisor of its own. sf_inner: what the operations before are
+ * told.
  */
 struct sf_careful {};
 struct sf_hasty {
@@ -146,15 +147,20 @@ template <bool FAR> struct sf_beyond {};
 struct sf_sure : sf_hasty {
         SF_DEVICE_METHOD sf_sure() : sf_hasty{false} {}
 };
+struct sf_various : sf_hasty {
+        SF_DEVICE_METHOD sf_various() : sf_hasty{false} {}
+};
 struct sf_unchecked {
         sf_hasty &ask;
 };
 struct sf_plain {};
 SF_DEVICE sf_hasty &sf_inner(sf_hasty &ask) { return ask; }
 SF_DEVICE sf_sure &sf_inner(sf_sure &ask) { return ask; }
+SF_DEVICE sf_various &sf_inner(sf_various &ask) { return ask; }
 template <class ASK> SF_DEVICE sf_careful sf_inner(const ASK &) { return sf_careful(); }
 SF_DEVICE sf_unchecked sf_of_kept(sf_sure &ask) { return sf_unchecked{ask}; }
 SF_DEVICE sf_hasty &sf_of_kept(sf_hasty &ask) { return ask; }
+SF_DEVICE sf_various &sf_of_kept(sf_various &ask) { return ask; }
 SF_DEVICE sf_plain sf_of_kept(const sf_careful &) { return sf_plain(); }
 template <bool FAR> SF_DEVICE sf_beyond<FAR> sf_of_kept(sf_beyond<FAR> ask) { return ask; }
 
@@ -183,6 +189,7 @@ template <class T> struct sf_divisor {
         }
         SF_DEVICE_METHOD T of(T a, sf_careful) const { return suits(a) ? quick(a) : sf_quotient(a, d); }
         SF_DEVICE_METHOD T of(T a, sf_plain) const { return sf_quotient(a, d); }
+        SF_DEVICE_METHOD T of(T a, sf_various &) const { return sf_quotient(a, d); }
         SF_DEVICE_METHOD T of(T a, sf_unchecked u) const
         {
                 u.ask.fails |= most < 0;

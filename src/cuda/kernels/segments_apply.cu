@@ -7,8 +7,8 @@
  * shared memory, to which x is copied as it lies in memory. From there a segment is computed
  *   - by rows, with others of its kind: up to 32 rows of SF_ROW elements, one for each lane. Rows of
  *     a segment find each other by their lanes' numbers. Results replace elements in the cells, and
- *     are stored at once.
- *   - if it has more elements than 32 rows, by the warp alone, in chunks. A chunk has SF_ROW strips
+ *     are stored at once. Of tiny segments a lane has several.
+ *   - if it has more elements than 32 rows, by the warp alone, in chunks. A chunk has STRIPS strips
  *     of 32 neighbours, one for each lane.
  *   - if it has more elements than a warp has cells, by the whole block, after the others. The cells
  *     of all warps then have its first elements; the rest is read again for every step.
@@ -30,6 +30,9 @@
  * offsets, segments, offset_stride as in segments.cu.
  */
 #define SF_KEEP 1
+#define SF_SURES 1
+/* A vector's elements may be of different segments, which have results of their own. */
+#define SF_MADES SF_WIDTH
 #define SF_BACKWARDS 0
 #include "apply_steps.cuh"
 #include "segments_find.cuh"
@@ -37,7 +40,8 @@
 
 enum {
         WARPS = SF_THREADS / 32,
-        CHUNK = 32 * SF_ROW,
+        STRIPS = SF_ROW < 8 ? SF_ROW : 8,
+        CHUNK = 32 * STRIPS,
         CELLS = SF_CHUNKS * CHUNK,
         LONG = 32 * SF_PER * CHUNK,
         PIECE = WARPS * CELLS, /* the windows of a block */
@@ -55,6 +59,10 @@ enum { NUMBERS = -1 SF_OPERAND_LIST(OPERAND) };
 #define STEP(k, op, acc, out, begins, how, loads, stores) | (((how) & 7) == KIND_FOLD)
 enum { STORED = 0 SF_STEPS(STEP) };
 #undef STEP
+/* Is there an operand of which each segment has an element? */
+#define OPERAND(k, dt, unit, made) | ((made) < 0 && (unit) == 3)
+enum { EACH_SEGMENT = 0 SF_OPERAND_LIST(OPERAND) };
+#undef OPERAND
 /* Operands in memory that are not copied to cells. */
 enum { BESIDE = (int)FETCHED & ~1 };
 
@@ -113,11 +121,13 @@ template <int TEAM> SF_DEVICE void sf_copy_flat(const char *from, int length, un
         sf_copy_commit();
 }
 
-/* What is loaded once for each segment; 0 for the elements after the last one. */
+/* What is known or loaded before a segment, or a row of it, is computed; 0 for the elements after the
+ * last one. */
 SF_DEVICE void sf_load_still(const sf_params &p, sf_course &c, sf_i64 segment)
 {
         const bool has = sf_has_entry(p, segment);
         (void)has;
+        c.sure = true;
 #define OPERAND(k, dt, unit, made)                                                                 \
         if (!(MOVING >> k & 1) && (made) < 0) {                                                    \
                 sf_raw<SF_SIZE(dt)> &r = *(sf_raw<SF_SIZE(dt)> *)&c.still.operand##k;              \
@@ -151,7 +161,7 @@ template <int WHICH> SF_DEVICE void sf_load_beside(const sf_params &p, const sf_
 
 /* Folds the numbers of a vector into a[0], or each for itself into a[0] to a[3] if EACH. Bit j of
  * there: element j exists. */
-template <int K, bool EACH> SF_DEVICE void sf_fold_vector(const sf_params &p, const sf_course &c,
+template <int K, bool EACH> SF_DEVICE void sf_fold_vector(const sf_params &p, sf_course &c,
                                                           sf_u32 there, sf_vectors &v,
                                                           sf_total<K> *a)
 {
@@ -166,6 +176,8 @@ template <int K, bool EACH> SF_DEVICE void sf_fold_vector(const sf_params &p, co
                 sf_careful careful;
                 sf_load_numbers<K>(p, c, v, one, careful);
         }
+        if (KEEPERS >> K & 1)
+                c.sure = c.sure && !hasty.fails;
         sf_keep_numbers<K>(v, one);
         sf_mask_numbers<K>(p, c, v, one);
 #pragma unroll
@@ -196,18 +208,26 @@ SF_DEVICE void sf_locate(const sf_params &p, sf_i64 unit, sf_course &c)
         sf_walk_batch(p, unit, c);
 }
 
-/* What a step makes of a segment's total, for the steps that follow. If it is wanted, the thread
- * that has `mine` set stores it. */
+/* What a step makes of a segment's total, for the steps that follow. */
+template <int K> SF_DEVICE sf_u64 sf_make(const sf_params &p, const sf_course &c, sf_total<K> total)
+{
+        if (sf_recipe<K>::BEGINS)
+                total = sf_joined<K>(sf_lifted<K>(FIELD(K, initial)), total);
+        return sf_programs<K>::store(p, c, c.still, sf_held<K>::lower(total));
+}
+/* The same of a segment that is all that the course knows. If it is wanted, the thread that has
+ * `mine` set stores it. */
 template <int K> SF_DEVICE void sf_made(const sf_params &p, sf_course &c, sf_total<K> total,
                                         sf_i64 segment, bool mine)
 {
         enum { OWN = SF_SIZE(sf_recipe<K>::OUT) };
         const bool has = sf_has_entry(p, segment);
-        if (sf_recipe<K>::BEGINS)
-                total = sf_joined<K>(sf_lifted<K>(FIELD(K, initial)), total);
-        c.made[K][0] = has ? sf_programs<K>::store(p, c, c.still, sf_held<K>::lower(total)) : 0;
+        const sf_u64 made = has ? sf_make<K>(p, c, total) : 0;
+#pragma unroll
+        for (int j = 0; j < MADES; j++)
+                c.made[K][j] = made;
         if (!sf_recipe<K>::WITHIN && has && mine)
-                sf_store(c.y[K] + segment * FIELD(K, sy), sf_one_slot<OWN>(c.made[K][0]));
+                sf_store(c.y[K] + segment * FIELD(K, sy), sf_one_slot<OWN>(made));
 }
 
 #include "segments_chunks.cuh"

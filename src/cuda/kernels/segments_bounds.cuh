@@ -17,12 +17,6 @@ enum {
 static_assert(!SF_STRETCHES || (PARTIES == 1 && WARPS == 1 << WARPS_LOG),
               "a stretch is a power of two of chunks");
 
-SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
-SF_DEVICE sf_u32 sf_up_to(int length)
-{
-        return length <= 0 ? 0 : length < 32 ? sf_below(length) : ~0u;
-}
-
 #include "segments_find.cuh"
 #include "segments_empty.cuh"
 

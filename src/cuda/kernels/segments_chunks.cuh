@@ -1,6 +1,6 @@
 /*
  * segments_chunks.cuh: longer segments of segments_apply.cu, chunk by chunk, by one warp or by all
- * warps of a block. A chunk has SF_ROW strips of 32 elements, one for each lane.
+ * warps of a block. A chunk has STRIPS strips of 32 elements, one for each lane.
  */
 enum { LAST = STEPS - 1 };
 
@@ -26,11 +26,11 @@ SF_DEVICE void sf_sync_part(const sf_part &s)
  * the segment has every element of the chunk. */
 template <int K, bool NEAR, bool ALL> SF_DEVICE void
 sf_load_chunk_of(const sf_params &p, const sf_course &c, const sf_part &s, int first,
-              sf_vectors (&v)[SF_ROW / 4])
+              sf_vectors (&v)[STRIPS / 4])
 {
         enum { LOADS = sf_recipe<K>::LOADS };
 #pragma unroll
-        for (int i = 0; i < SF_ROW / 4; i++)
+        for (int i = 0; i < STRIPS / 4; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
                         const int at = first + (4 * i + j) * 32;
@@ -60,7 +60,7 @@ sf_load_chunk_of(const sf_params &p, const sf_course &c, const sf_part &s, int f
 
 template <int K, bool ALL> SF_DEVICE void
 sf_load_chunk(const sf_params &p, const sf_course &c, const sf_part &s, int first, bool near,
-              sf_vectors (&v)[SF_ROW / 4])
+              sf_vectors (&v)[STRIPS / 4])
 {
         if (near)
                 sf_load_chunk_of<K, true, ALL>(p, c, s, first, v);
@@ -71,10 +71,10 @@ sf_load_chunk(const sf_params &p, const sf_course &c, const sf_part &s, int firs
 /* Keeps the numbers of a fold where x was, or in the result. */
 template <int K, bool ALL> SF_DEVICE void
 sf_keep_chunk(const sf_params &p, const sf_course &c, const sf_part &s, int first, bool near,
-              const sf_vectors (&v)[SF_ROW / 4])
+              const sf_vectors (&v)[STRIPS / 4])
 {
 #pragma unroll
-        for (int i = 0; i < SF_ROW / 4; i++)
+        for (int i = 0; i < STRIPS / 4; i++)
 #pragma unroll
                 for (int j = 0; j < SF_WIDTH; j++) {
                         const int at = first + (4 * i + j) * 32;
@@ -99,14 +99,14 @@ template <int K> struct sf_fold_chunk {
                 ANY = MOST && SIZE <= 4
         };
         template <bool ALL>
-        SF_DEVICE_MEMBER void run(const sf_params &p, const sf_course &c, const sf_part &s,
+        SF_DEVICE_MEMBER void run(const sf_params &p, sf_course &c, const sf_part &s,
                                   int first, bool near, sf_total<K> *to)
         {
-                sf_vectors v[SF_ROW / 4];
-                sf_total<K> a[SF_ROW];
+                sf_vectors v[STRIPS / 4];
+                sf_total<K> a[STRIPS];
                 sf_load_chunk<K, ALL>(p, c, s, first, near, v);
 #pragma unroll
-                for (int i = 0; i < SF_ROW / 4; i++) {
+                for (int i = 0; i < STRIPS / 4; i++) {
                         sf_u32 there = 0;
 #pragma unroll
                         for (int j = 0; j < SF_WIDTH; j++)
@@ -128,14 +128,14 @@ template <int K> struct sf_fold_chunk {
 /* Step K, a map. */
 template <int K> struct sf_map_chunk {
         template <bool ALL>
-        SF_DEVICE_MEMBER void run(const sf_params &p, const sf_course &c, const sf_part &s,
+        SF_DEVICE_MEMBER void run(const sf_params &p, sf_course &c, const sf_part &s,
                                   int first, bool near, void *)
         {
                 enum { OWN = SF_SIZE(sf_recipe<K>::OUT) };
-                sf_vectors v[SF_ROW / 4];
+                sf_vectors v[STRIPS / 4];
                 sf_load_chunk<K, ALL>(p, c, s, first, near, v);
 #pragma unroll
-                for (int i = 0; i < SF_ROW / 4; i++) {
+                for (int i = 0; i < STRIPS / 4; i++) {
                         sf_raw<OWN * SF_WIDTH> r;
                         sf_map_either<K>(p, c, v[i], r);
 #pragma unroll
@@ -152,7 +152,7 @@ template <int K> struct sf_map_chunk {
  * the further launches, in memory; these need no tests. A warp by itself has too few of them to
  * make up for a longer kernel: H200, softmax of uniform lengths around 1024, share of a copy 0.26
  * for 0.32. Of wide elements it would spill, too. */
-template <class STEP, class T> SF_DEVICE void sf_run_chunk(const sf_params &p, const sf_course &c,
+template <class STEP, class T> SF_DEVICE void sf_run_chunk(const sf_params &p, sf_course &c,
                                                            const sf_part &s, int chunk, T *to)
 {
         const int first = chunk * CHUNK + c.lane;
@@ -164,7 +164,7 @@ template <class STEP, class T> SF_DEVICE void sf_run_chunk(const sf_params &p, c
 }
 
 /* Step K, a fold, or part of it. All threads get the total. */
-template <int K> SF_DEVICE sf_total<K> sf_fold_part(const sf_params &p, const sf_course &c,
+template <int K> SF_DEVICE sf_total<K> sf_fold_part(const sf_params &p, sf_course &c,
                                                     const sf_part &s)
 {
         const int turn = s.warps > 1 ? K % 2 : 0;
@@ -192,7 +192,7 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_part(const sf_params &p, const sf
 }
 
 /* Step K, a map. */
-template <int K> SF_DEVICE void sf_map_part(const sf_params &p, const sf_course &c,
+template <int K> SF_DEVICE void sf_map_part(const sf_params &p, sf_course &c,
                                             const sf_part &s)
 {
 #pragma unroll 1

@@ -3,6 +3,12 @@
  * the ends of a copy that begins anywhere
  * (segments.cu, segments_apply.cu).
  */
+SF_DEVICE sf_u32 sf_below(int bit) { return (1u << bit) - 1; }
+SF_DEVICE sf_u32 sf_up_to(int length)
+{
+        return length <= 0 ? 0 : length < 32 ? sf_below(length) : ~0u;
+}
+
 /* The offset of segment k, 0 to `segments`, not checked. In reverse, segments and positions count
  * from the end of the line. */
 SF_DEVICE sf_i64 sf_offset_of(const sf_params &p, sf_i64 k)

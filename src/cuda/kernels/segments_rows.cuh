@@ -1,6 +1,6 @@
 /*
  * segments_rows.cuh: short segments of segments_apply.cu, by rows: a warp has up to 32 rows of up to
- * SF_ROW elements, one for each lane.
+ * SF_ROW elements, one for each lane. Of tiny segments a lane has several (segments_packs.cuh).
  */
 
 /* The part of a line that a warp has in its cells. */
@@ -28,12 +28,29 @@ enum {
 /* Stores what rows have left in the cells, up to `to`. */
 SF_DEVICE void sf_flush(const sf_params &p, const sf_course &c, sf_span &s, int to)
 {
+        enum { EACH = 16 / ITEM };
         sf_sync_warp();
+        if (REPLACED && to > s.done) {
+                const unsigned char *const cell = s.cells + s.done * ITEM;
+                char *const y = sf_result_at<LAST>(p, c, s.first + s.done);
+                const int length = to - s.done, past = (int)(-(sf_u64)y & 15) / ITEM;
+                const bool vectors = sf_recipe<LAST>::UNIT && !(((sf_u64)y ^ (sf_u64)cell) & 15);
+                /* Elements before whole vectors, and those with them. */
+                const int head = !vectors ? 0 : past < length ? past : length,
+                          inner = vectors ? head + (length - head) / EACH * EACH : 0;
 #pragma unroll 4
-        for (int i = s.done + c.lane; REPLACED && i < to; i += 32) {
-                sf_raw<ITEM> one;
-                sf_shared_load(s.cells + i * ITEM, one);
-                sf_store(sf_result_at<LAST>(p, c, s.first + i), one);
+                for (int i = head + c.lane * EACH; i < inner; i += 32 * EACH) {
+                        sf_raw<16> some;
+                        sf_shared_load(cell + i * ITEM, some);
+                        sf_store(y + i * ITEM, some);
+                }
+#pragma unroll 1
+                for (int i = c.lane; i < head + length - inner; i += 32) {
+                        const int at = i < head ? i : inner + i - head;
+                        sf_raw<ITEM> one;
+                        sf_shared_load(cell + at * ITEM, one);
+                        sf_store(sf_result_at<LAST>(p, c, s.first + s.done + at), one);
+                }
         }
         sf_sync_warp();
         s.done = to;
@@ -52,8 +69,9 @@ struct sf_row {
         sf_u32 there;
 };
 
-/* Combines the totals of a segment's rows; all of its lanes get the result. No segment has a row of
- * a number above `last`. */
+/* Combines the totals of a segment's rows; all of its lanes get the result, and so do those without
+ * a row: from no elements they would compute numbers that take longer. No segment has a row of a
+ * number above `last`. */
 template <int K> SF_DEVICE sf_total<K> sf_fold_rows(const sf_row &row, int last, sf_total<K> total,
                                                     int lane)
 {
@@ -64,7 +82,7 @@ template <int K> SF_DEVICE sf_total<K> sf_fold_rows(const sf_row &row, int last,
                         const bool takes = !(row.number & (2 * b - 1)) && row.number + b < row.rows;
                         total = sf_held<K>::choose(takes, sf_joined<K>(total, right), total);
                 }
-        return last ? sf_held<K>::shuffle(total, row.head) : total;
+        return sf_held<K>::shuffle(total, row.head);
 }
 
 /* The steps of a group of rows. N: no row has more elements. */
@@ -149,6 +167,8 @@ template <int N> SF_DEVICE void sf_run_rows(const sf_params &p, sf_course &c, co
                 }
         sf_row_steps<0, N>::run(p, c, s, row, last, v);
 }
+
+#include "segments_packs.cuh"
 
 /* A segment of more than 32 rows that is in the warp's cells, from element `begin` on. */
 SF_DEVICE void sf_run_chunks(const sf_params &p, sf_course &c, const sf_span &span, sf_i64 segment,
@@ -257,7 +277,12 @@ SF_DEVICE bool sf_run_some(const sf_params &p, sf_course &c, sf_span &s, sf_i64 
                 sf_skip_empty(p, c, s.first + ::sf_shuffle(begin, 0), k, past);
                 return true;
         }
-        if (::sf_shuffle(length, 0) > CHUNK) {
+        /* Do several segments have as much room as a lane has? */
+        if (PACKED && whole == 31 &&
+            ::sf_shuffle(end, 30) - ::sf_shuffle(begin, 0) <= 31 * SF_ROW / PACK &&
+            sf_run_tiny(p, c, s, k, past))
+                return true;
+        if (::sf_shuffle(length, 0) > 32 * SF_ROW) {
                 sf_await(s);
                 sf_flush(p, c, s, ::sf_shuffle(begin, 0));
                 sf_run_chunks(p, c, s, from, ::sf_shuffle(begin, 0), ::sf_shuffle(length, 0));
