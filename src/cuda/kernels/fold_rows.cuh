@@ -448,6 +448,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         const auto again = [&](int i) {
 #if SF_STAGED
                                 return sf_fetch_staged(p, line[q], i, at[q] + i * SPREAD, stop[q], step);
+#elif SF_NSEQ > 1 && SF_SHIFT_IN
+                                sf_i64 left;
+                                sf_vector v = sf_fetch_run(p, line[q], at[q] + i * SPREAD, stop[q], left);
+                                sf_finish_run(p, line[q], at[q] + i * SPREAD, stop[q], left, v);
+                                return v;
 #else
                                 return sf_fetch<false>(p, line[q], at[q] + i * SPREAD, stop[q]);
 #endif
