@@ -165,3 +165,60 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
         int64_t totals = sf_narrow_end(tile.threads, columns, d.p.number[2], each ? share : 0);
         return sf_cuda_in_chunks(ctx, chip, &d, c, line->batch, columns, totals * value_size(line), each, plan);
 }
+
+/*
+ * Strips of a cache line or two, whose tiles stay in registers. H200, share of a copy, so and in
+ * chunks: (63415, 868) f32 0.79, 0.54; (100000, 1500) i32 0.81, 0.61; (3, 846168, 260) f32 0.71,
+ * 0.58; (100000, 1001) f64 0.81, 0.57; (639450, 830) bool into i64 0.71, 0.47; (300000, 1000) f16
+ * 0.51, 0.46; at odd addresses (1000000, 37) f32 0.73, 0.56; (2, 65536, 150) f16 0.30, 0.19;
+ * (1804546, 160) u8 0.21, 0.09. Narrow elements leave few bytes in flight, and tiles of few strips
+ * wait longer for each other: (524288, 100) f16 0.33, 0.45; (400000, 200) bf16 into f32 0.49, 0.62.
+ */
+sf_status sf_cuda_plan_tiles(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip,
+                             sf_cuda_plan *plan, bool *fits)
+{
+        const sf_step *s = l->step;
+        const int64_t in = size_of(s->in), out = size_of(s->out), words = value_size(s) / 4;
+        const int64_t outer = s->batch / l->line.len;
+        const int64_t pack = in >= 4 ? l->width / l->packs : at_most(l->width, 4);
+        const layout own = sf_cuda_narrowed(*l, (int)at_most(pack, 16 / at_least(in, out)));
+        const int64_t width = own.width, vectors = ceil_div(l->line.len, width);
+        const int64_t most = width > 1 && in >= 4 ? 16 : 32;
+        const int64_t strips = ceil_div(vectors, most), slots = ceil_div(vectors, strips);
+        const bool plain = !s->fuse && !s->m && !s->sibling && !s->left &&
+                           !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
+        const int64_t groups = chip->small_tiles ? 4 : 256 / most;
+        const int64_t items = chip->small_tiles ? 2 : at_least(32 / (words * width), 1);
+        const int64_t tiles = ceil_div(s->n, groups * items);
+        *fits = plain && tiles > 1 && (in >= 4 || own.packs > 1 || outer * strips >= 4);
+        if (!*fits)
+                return SF_OK;
+        draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, &own);
+        sf_cuda_spec *spec = &d.launch->spec;
+        /* With 64 registers these would spill. H200, 768 threads and 1024: (100000, 1001) f64 0.81,
+         * 0.54; (639450, 830) bool into i64 0.71, 0.62; (4, 20000, 999) f32 0.60, 0.54. Others:
+         * (3, 846168, 260) f32 0.64, 0.71. */
+        const int64_t places = (in >= 4 && width == 1) || words > 1 || out > 4 ? 768 : 1024;
+        const int64_t threads = ceil_div(slots * groups, 32) * 32;
+        const int depth = sf_ahead_depth(tiles);
+        spec->threads = (int32_t)threads;
+        spec->items = (int32_t)items;
+        spec->extra[SF_CUDA_RESIDENT] = chip->small_tiles ? 1 : (int32_t)at_most(places / threads, 8);
+        spec->extra[SCAN_COLUMNS_PACKS] = own.packs;
+        spec->extra[SCAN_COLUMNS_SLOTS] = slots == most ? (int32_t)slots : 0;
+        spec->extra[SCAN_COLUMNS_GROUPS] = (int32_t)groups;
+        spec->extra[SCAN_COLUMNS_CHUNKED] = 2;
+        d.p.units = outer * strips;
+        d.p.number[0] = tiles;
+        d.p.number[1] = strips;
+        d.p.number[2] = slots;
+        d.p.number[3] = d.p.units * tiles;
+        plan->launches = 1;
+        const int64_t totals = d.p.units * sf_ahead_entries(tiles, depth) * slots * width;
+        plan->scratch = (size_t)(SF_TICKETS + totals * words * 8);
+        plan->watched = true;
+        const int64_t shared = sf_ahead_end(groups, slots * width, depth) * value_size(s);
+        SF_TRY(sf_cuda_finish(ctx, chip, &d, d.p.number[3], SF_BURST_TICKET + shared));
+        d.launch->scratch_fields = 1;
+        return SF_OK;
+}

@@ -179,6 +179,15 @@ bool sf_cuda_loose(const layout *l, int32_t k);
 /* Columns of a scan: in packs, if vectors would be short. */
 layout sf_cuda_in_packs(layout l);
 
+/* Fewer elements in a vector, and first fewer packs. What was aligned stays aligned, and the mask
+ * may become so. */
+static inline layout sf_cuda_narrowed(layout l, int width)
+{
+        l.packs = (int)at_least(l.packs * width / l.width, 1);
+        l.width = width;
+        return l;
+}
+
 typedef struct draft {
         sf_cuda_launch *launch;
         layout l;
@@ -304,6 +313,11 @@ int64_t sf_cuda_total_across(const sf_step *line, int64_t columns);
 /* Plans such a line of `columns` sequences side by side, or of one. fits: it is long enough; if
  * not, nothing is planned. */
 sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_t columns, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits);
+
+/* Plans columns that many blocks share in one launch, a tile for each. fits: it is such a step, and
+ * this is the best way; if not, nothing is planned. */
+sf_status sf_cuda_plan_tiles(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip,
+                             sf_cuda_plan *plan, bool *fits);
 
 /* ------------------------------------------------------------------------------------------------
  * emit_pieces.c: short contiguous sequences, which scan_rows.cu and fold.cu stage

@@ -3,15 +3,6 @@
 
 #include <inttypes.h>
 
-/* Fewer elements in a vector, and first fewer packs. What was aligned stays aligned, and the mask
- * may become so. */
-static layout narrowed(layout l, int width)
-{
-        l.packs = (int)at_least(l.packs * width / l.width, 1);
-        l.width = width;
-        return l;
-}
-
 /*
  * A row that fits in the registers of a multiprocessor is read in one burst and written in another,
  * which is best for memory. H200, 32768 x 32768 f32, share of a copy, in tiles and whole: 0.969 and
@@ -353,7 +344,7 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 }
         }
         int64_t items = pow2_down(at_least(tile.elements / width, 1));
-        const layout own = narrowed(*l, (int)width);
+        const layout own = sf_cuda_narrowed(*l, (int)width);
         if (width != l->width)
                 d = sf_cuda_draft(d.launch, SF_CUDA_SCAN_COLUMNS, &own);
         /* A short axis needs no more groups than it has rows for. */
@@ -622,8 +613,10 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
          * 0.70; 16 of 2097152 0.73, 0.58; but 5477961 i32 into i64 0.65, 0.73. */
         const int64_t moved = at_least(size_of(s->in), (size_of(s->in) + size_of(s->out)) / 2);
         bool large = 3 * s->n * s->batch * moved > 2 * chip->l2;
-        if (down && !sf_cuda_as_line(s, true, &line))
-                return plan_columns(ctx, &l, chip, plan, true);
+        if (down && !sf_cuda_as_line(s, true, &line)) {
+                SF_TRY(sf_cuda_plan_tiles(ctx, &l, chip, plan, &fits));
+                return fits ? SF_OK : plan_columns(ctx, &l, chip, plan, true);
+        }
         if (odd_part(columns) > 1)
                 return plan_burst(ctx, &line, columns, chip, plan);
         const sf_step *along = down ? &line : s;

@@ -23,7 +23,7 @@ static bool host_learning_again;
 long host_launches, host_seed;
 sf_cuda_chip host_chip;
 long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
-long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_short[6], host_teams;
+long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_tiled, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_short[6], host_teams;
 
 sf_status sf_backend_check(const sf_context *ctx, const char *name, sf_device device)
 {
@@ -98,6 +98,7 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                 host_interleaved += kernel == SF_CUDA_SCAN_CHAINED &&
                         extra[SCAN_CHAINED_COLUMNS] > 1;
                 host_chunked += i > 0;
+                host_tiled += kernel == SF_CUDA_SCAN_COLUMNS && extra[SCAN_COLUMNS_CHUNKED] == 2;
                 host_launches++;
                 host_clusters += kernel == SF_CUDA_APPLY && extra[APPLY_CLUSTER] > 1;
                 host_through += kernel == SF_CUDA_APPLY && extra[APPLY_KEEP] == 3;

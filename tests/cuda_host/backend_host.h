@@ -13,6 +13,6 @@ extern sf_cuda_chip host_chip;    /* what steps are planned for */
  * another order, in vectors; with several lines a warp, several warps a line, several lines a warp that are apart. */
 extern long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
 extern long host_short[6];
-extern long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_teams;
+extern long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_tiled, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_teams;
 
 #endif

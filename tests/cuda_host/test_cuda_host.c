@@ -180,15 +180,23 @@ static void meet_odd_columns(void)
         }
 }
 
-/* Columns of halves in packs of four, which many blocks share: their totals are wider than the
- * packs. */
-static void meet_packs_in_chunks(void)
+/* Columns that many blocks share: a tile for each block, or, masked or of narrow elements, a chunk; at any address, in packs and in vectors. */
+static void meet_chunks(void)
 {
-        for (int i = 0; i < 2; i++) {
-                test_case c = case_plain(false, 1, 3, (const int64_t[]){1, 3000, i ? 44 : 20});
-                c.in = c.out = i ? DT_F16 : DT_BF16;
-                c.op = i ? SF_MAX : SF_SUM;
+        static const int types[][2] = {{DT_F16, DT_F16}, {DT_BF16, DT_BF16}, {DT_F32, DT_F32}, {DT_U8, DT_U8}, {DT_F64, DT_F64}, {DT_I8, DT_I64}, {DT_BF16, DT_F32}};
+        static const int64_t columns[] = {44, 35, 40, 53};
+        for (int i = 0; i < 4 * 7; i++) {
+                test_case c = case_plain(false, 1, 3, (const int64_t[]){1 + i % 3 / 2, 1001, columns[i % 4]});
+                c.in = types[i % 7][0];
+                c.out = types[i % 7][1];
+                c.op = i % 7 < 2 && i & 1 ? SF_MAX : SF_SUM;
                 c.seed = (uint64_t)i;
+                c.reverse = i % 3 == 1;
+                c.exclusive = i % 5 == 1;
+                c.skew_x = i % 4 * dts[c.in].size;
+                c.skew_out = i % 5 / 4 * dts[c.out].size;
+                if (i % 9 == 8)
+                        case_vary(&c, (uint64_t)i, VARY_MASK | VARY_FILL);
                 meet(&c);
         }
 }
@@ -511,6 +519,15 @@ static void meet_large_ways(void)
                 {false, DT_F16, DT_F16, SF_SUM, {1, 20007, 48}, 0},
                 {false, DT_BOOL, DT_I64, SF_SUM, {1, 70007, 1}, 1},
                 {false, DT_F64, DT_F64, SF_SUM, {1, 30001, 1}, 1},
+                /* columns that many blocks share */
+                {false, DT_F16, DT_F16, SF_SUM, {2, 3001, 75}, 1},
+                {false, DT_F16, DT_F16, SF_MAX, {1, 3001, 150}, 1},
+                {false, DT_U8, DT_U8, SF_SUM, {1, 3001, 160}, 1},
+                {false, DT_BOOL, DT_I64, SF_SUM, {1, 3001, 166}, 0},
+                {false, DT_BF16, DT_F32, SF_SUM, {1, 3001, 51}, 0},
+                {false, DT_F64, DT_F64, SF_SUM, {1, 3001, 45}, 1},
+                {false, DT_F32, DT_F32, SF_SUM, {2, 3001, 68}, 0},
+                {false, DT_F32, DT_F32, SF_PROD, {1, 3001, 40}, 1},
                 /* short rows of narrow elements: several of a row for each thread; more rows for a
                  * block than it holds at once */
                 {false, DT_U8, DT_U8, SF_SUM, {700, 85, 1}, 1},
@@ -613,7 +630,7 @@ static void meet_all(void)
         meet_varied(wanted);
         meet_long();
         meet_odd_columns();
-        meet_packs_in_chunks();
+        meet_chunks();
         meet_pairs(SF_PROD, 1);
         meet_pairs(SF_LOGSUMEXP, 3);
         meet_large_mantissas();
@@ -683,7 +700,7 @@ int main(int argc, char **argv)
 #define KERNEL(name, NAME) CHECK(!all || host_products[SF_CUDA_##NAME] || SF_CUDA_##NAME >= SF_CUDA_AGAIN, "no case has run kernels/" #name ".cu with a product of reals");
 #include "cuda/kernels.def"
 #undef KERNEL
-        CHECK(!all || (host_staged && host_packs && host_early && host_whole_rows > 20 && host_interleaved && host_chunked),
+        CHECK(!all || (host_staged && host_packs && host_early && host_whole_rows > 20 && host_interleaved && host_chunked && host_tiled),
               "no case was staged, in packs, early, of whole rows, interleaved or chunked");
         return finish("test_cuda_host", cases_checked);
 }

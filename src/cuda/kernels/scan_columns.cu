@@ -13,9 +13,10 @@
  * is moved in vectors of 16 bytes, whatever the length of the rows, through SF_STAGED buffers in
  * shared memory. The results take the place of the elements there.
  *
- * SF_CHUNKED: there are too few strips to fill the chip, so every block has a chunk of a strip, as
+ * SF_CHUNKED: there are too few strips to fill the chip. 1: every block has a chunk of a strip, as
  * tree_totals.cuh says. SF_PARTIAL: the launch before, which only stores the totals of chunks in
- * scratch.
+ * scratch. 2: every block has one tile, which it keeps in registers while it waits for the totals of
+ * the tiles before it, which other blocks publish (look_back.cuh).
  *
  * SF_PACKS > 1: a thread's vector consists of packs (memory.cuh), which are apart in x and y. In
  * scratch and shared memory the columns of a thread are contiguous nevertheless.
@@ -24,8 +25,11 @@
  * number[0]: tiles of a sequence. number[1]: strips of a row. number[2]: vectors in a row of the
  * strip. A chunk has 2^number[3] tiles. inner: columns in all.
  * scratch: for each batch position, chunk by chunk, a total for each column.
+ * SF_CHUNKED 2: number[3]: tickets, one for each tile. units: strips in all. scratch: as
+ * look_back.cuh has it.
  */
 enum { ROWS = SF_ITEMS * SF_GROUPS, ON = SF_PARTIAL ? -1 : 1 /* step to the next tile */ };
+#define SHARED (SF_CHUNKED == 2)
 static_assert(SF_ITEMS <= SF_LOOSE / 2 && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
 #if SF_SLOTS
@@ -157,25 +161,44 @@ SF_DEVICE void sf_store_rows(const sf_params &p, const sf_line &line, const sf_p
 #endif
 #endif
 
+#if SHARED
+#include "look_back.cuh"
+#endif
+
 SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 {
         sf_take_turn();
         int thread = sf_thread(), group = thread / SLOTS, slot = thread - group * SLOTS, pitch = SLOTS * SF_WIDTH;
-        unsigned char *buffers = sf_shared(); /* SF_STAGED tiles */
+        unsigned char *buffers = sf_shared() + (SHARED ? SF_BURST_TICKET : 0); /* SF_STAGED tiles */
         /* SF_GROUPS rows for tiles with even numbers, and as many for odd ones. */
         sf_acc *totals = (sf_acc *)(buffers + SF_STAGED * ROWS * pitch * SF_IN_SIZE) + slot * SF_WIDTH;
         sf_acc *counter = totals + sf_columns_counter(SF_GROUPS,
                                                       pitch);          /* a row for each level */
 
-        sf_i64 unit = sf_divide(sf_block(), p.number[1]), batch = unit, first = 0, tiles = SF_SINGLE ? 1 : p.number[0];
-        sf_i64 strip = (sf_block() - unit * p.number[1]) * pitch, column = strip + slot * SF_WIDTH;
+        sf_i64 own = sf_block(), first = 0, tiles = SF_SINGLE || SHARED ? 1 : p.number[0];
+#if SHARED
+        /* Tickets give tiles to blocks in the order in which the blocks start: the first ones of all
+         * strips, then the second ones. So a tile that a block waits for belongs to a block that
+         * runs already. */
+        sf_u64 *drawn = (sf_u64 *)sf_shared();
+        if (thread == 0) {
+                *drawn = sf_draw(p);
+                sf_hand_in(p, *drawn);
+        }
+        sf_sync_block();
+        const sf_u64 ticket = *drawn;
+        first = sf_divide((sf_i64)(sf_u32)ticket, p.units);
+        own = (sf_i64)(sf_u32)ticket - first * p.units;
+#endif
+        sf_i64 unit = sf_divide(own, p.number[1]), batch = unit;
+        sf_i64 strip = (own - unit * p.number[1]) * pitch, column = strip + slot * SF_WIDTH;
 #if SF_STAGED
         bool works = group < SF_GROUPS && column < p.inner;
 #else
         const sf_place place = sf_place_of(p, strip, slot);
         bool works = group < SF_GROUPS && place.column < p.inner;
 #endif
-#if SF_CHUNKED
+#if SF_CHUNKED == 1
         sf_i64 folded = (p.number[0] - 1) >> p.number[3], chunks = folded + !SF_PARTIAL;
         batch = sf_divide(unit, chunks);
         int chunk = (int)(unit - batch * chunks);
@@ -205,11 +228,20 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
         sf_load_rows(p, line, place, row, coming, next);
         sf_load_withs(p, line, column, row, coming, next_with);
 #endif
-#if SF_CHUNKED && !SF_PARTIAL
+#if SF_CHUNKED == 1 && !SF_PARTIAL
         if (works)
                 sf_look_up<SF_GROUPS, SF_WIDTH>((const sf_acc *)p.scratch + batch * folded * columns + column, columns, chunk, (int)p.number[3], group, counter, pitch);
 #endif
 
+#if SHARED
+        const int depth = sf_ahead_depth(p.number[0]);
+        const sf_i64 slots = (p.inner - strip + PACK - 1) / PACK;
+        const sf_i64 before_strip = own * sf_ahead_entries(p.number[0], depth) * pitch;
+        const sf_ahead ahead = {(sf_u64 *)p.scratch + SF_TICKETS / 8 + before_strip * SF_TOTAL_WORDS,
+                                counter - slot * SF_WIDTH + SF_MATES_LOG * depth * pitch,
+                                (int)p.number[0], slots < SLOTS ? (int)slots * SF_WIDTH : pitch,
+                                pitch, sf_mark(ticket)};
+#endif
         for (sf_i64 done = 0; done < tiles; done++, row += ON * ROWS) {
                 sf_i64 t = first + ON * done;
                 int there = SF_STAGED ? 0 : sf_there(p, works, row);
@@ -252,7 +284,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_keep_results(next[i], with[i]);
                 }
                 coming = sf_there(p, works, row + ON * ROWS);
-                if (!SF_SINGLE && done + 1 < tiles) {
+                if (!SF_SINGLE && !SHARED && done + 1 < tiles) {
                         sf_load_rows(p, line, place, row + ON * ROWS, coming, next);
                         sf_load_withs(p, line, column, row + ON * ROWS, coming, next_with);
                 }
@@ -278,6 +310,15 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         if (works)
                                 sf_enter(turn + group * pitch, v[SF_ITEMS - 1]);
                         sf_sync_block();
+#if SHARED
+                        /* First of all, since other blocks wait for it. */
+                        if (t + 1 < p.number[0])
+                                for (int c = thread; c < ahead.columns; c += SF_THREADS) {
+                                        sf_acc total[1];
+                                        sf_groups<SF_GROUPS, 1>::fold(turn - slot * SF_WIDTH + c, pitch, total);
+                                        sf_publish_own(ahead, (int)t, c, sf_settled(total[0]));
+                                }
+#endif
                         if (works && !SF_PARTIAL)
                                 sf_levels<SF_GROUPS / 2, SF_WIDTH>::take(turn, pitch, group, v, before);
                 }
@@ -292,8 +333,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #else
 
                 /* Between the tiles of the sequence. */
+#if SHARED
+                sf_look_back(ahead, (int)t, counter - slot * SF_WIDTH);
+#endif
                 if (!SF_SINGLE && works)
-                        sf_take_tiles<!SF_CHUNKED>(counter, pitch, t, group == SF_GROUPS - 1, v, before);
+                        sf_take_tiles<!SF_CHUNKED>(counter, pitch, t, group == SF_GROUPS - 1 && !SHARED, v, before);
                 if (works)
                         sf_take_lefts(p, line, column, p.inner, v, before);
                 sf_spread_rows(v, before);

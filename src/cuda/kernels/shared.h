@@ -277,6 +277,28 @@ SF_BOTH sf_amount sf_columns_end(sf_amount groups, sf_amount pitch, sf_amount le
         return sf_columns_counter(groups, pitch) + levels * pitch;
 }
 
+/* look_back.cuh: totals are in groups of four. The levels that so many tiles have; how many entries
+ * come before those of a level; and, after the counter, a row for the tile's own totals. */
+enum { SF_MATES = 4, SF_MATES_LOG = 2 };
+SF_BOTH int sf_ahead_depth(sf_i64 tiles)
+{
+        int depth = 1;
+        while ((tiles - 1) >> SF_MATES_LOG * depth)
+                depth++;
+        return depth;
+}
+SF_BOTH sf_i64 sf_ahead_entries(sf_i64 tiles, int level)
+{
+        sf_i64 entries = 0;
+        for (int l = 0; l < level; l++)
+                entries += ((tiles - 1) >> SF_MATES_LOG * l) + 1;
+        return entries;
+}
+SF_BOTH sf_amount sf_ahead_end(sf_amount groups, sf_amount pitch, int depth)
+{
+        return sf_columns_end(groups, pitch, SF_MATES_LOG * depth + 1);
+}
+
 /* scan_narrow.cu: the totals of warps, for two tiles in turn; the counter; room for sf_preload. */
 SF_BOTH sf_amount sf_narrow_counter(sf_amount threads, sf_amount columns)
 {
