@@ -68,8 +68,11 @@ foreach(isa ${SCANFOLD_QUICK})
 endforeach()
 
 # An instruction set's kernels take minutes to compile, everything else seconds. Builders start files
-# in this order: with the long ones first, a machine with enough cores is done when the longest is.
+# in this order: with the long ones first, all cores are busy until the end. The longest is that of the reals of the
+# widest vectors, which the lists above have last.
 list(REMOVE_ITEM SCANFOLD_SOURCES ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES})
+list(REVERSE SCANFOLD_KERNEL_SOURCES)
+list(REVERSE SCANFOLD_LOOP_SOURCES)
 list(PREPEND SCANFOLD_SOURCES ${SCANFOLD_KERNEL_SOURCES} ${SCANFOLD_LOOP_SOURCES})
 
 include(src/cuda/sources.cmake)
