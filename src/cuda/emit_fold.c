@@ -317,11 +317,14 @@ static void share_columns(const layout *l, const sf_cuda_chip *chip, bool resume
                                                pow2_up(ceil_div(vectors, c->cut.slots)));
         const int64_t elements = c->tile.elements / (chip->small_tiles ? 2 : 1);
         c->items = at_least(pow2_down(elements / (width * c->beside)), 1);
-        /* Of products, a turn with few rows costs as much as a whole one. H200, (20000, 9, 4096) f16, share
-         * of a copy: in leaves of four rows 0.78, of eight 0.60. */
+        /* Of products, a turn with few rows costs as much as a whole one: smaller tiles then, and more of
+         * them. H200, (20000, 9, 4096) f16, share of a copy: so 0.77, in leaves of eight rows 0.60. */
         if (sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc) && !resume && !c->cut.whole &&
-            s->n > c->items && s->n < 2 * c->items)
+            !chip->small_tiles && c->items > 1 && s->n > c->items && s->n < 2 * c->items) {
                 c->items /= 2;
+                c->tile.elements /= 2;
+                c->tile.resident++;
+        }
         c->cut.strips = ceil_div(vectors, c->cut.slots * c->beside);
         c->solid = !resume && !c->one ? solid_bytes(l) : 0;
         if (c->solid) { /* many small blocks; each thread loads 64 bytes */

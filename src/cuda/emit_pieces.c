@@ -162,7 +162,7 @@ static bool share(const sf_step *s, int64_t words, int64_t most, int64_t held, p
 /* Distributes them to blocks of `threads`; false: they are not such sequences, or too long. */
 static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
 {
-        const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out), words = scanned_size(s) / 4;
+        const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out), words = (s->fold && scanned_size(s) > 4 ? value_size(s) : scanned_size(s)) / 4;
         const sf_dim *seq = s->dims + s->nbatch, *last = s->nbatch ? seq - 1 : NULL;
         if (!last || (s->nseq != 1 && !s->fold) || s->m || s->fuse || s->sibling || s->n < 2)
                 return false;

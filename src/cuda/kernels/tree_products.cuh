@@ -185,7 +185,7 @@ SF_DEVICE void sf_lower_whole(sf_acc (&v)[SF_ITEMS][SF_WIDTH], const sf_before<S
                               sf_answer (&result)[SF_ITEMS][SF_WIDTH])
 {
         decltype(sf_from_near(v[0][0])) most = 0;
-        bool vanish = true;
+        bool vanish = SHARE > 1 || SF_VALUE_SIZE > 8; /* else it gains nothing */
 #pragma unroll
         for (int s = 0; s < SHARE; s++) {
                 most = sf_holds::most_of(most, sf_holds::made(0, (sf_u64)before.owed[s]));
