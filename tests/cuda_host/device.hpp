@@ -188,6 +188,7 @@ static inline float sf_multiply_flushed(float a, float b)
         const float x = fabsf(a) < FLT_MIN ? copysignf(0, a) : a, y = fabsf(b) < FLT_MIN ? copysignf(0, b) : b;
         return fabs((double)x * y) < FLT_MIN ? copysignf(0, x * y) : x * y;
 }
+static inline double sf_multiply_flushed(double a, double b) { return a * b; }
 static inline float sf_fma(float a, float b, float c) { return fmaf(a, b, c); }
 static inline double sf_fma(double a, double b, double c) { return fma(a, b, c); }
 static inline float sf_subtract(float a, float b) { return a - b; }

@@ -263,7 +263,7 @@ static double at_the_edge(int i, int edge)
 {
         const uint64_t h = hash((uint64_t)(first_seed * 1000 + i / 16)), own = hash((uint64_t)(first_seed * 1000 + i + MOST_AT_EDGE));
         const int half = 1 << h % 4, in = i % half, e = (h >> 8 & 1 ? -edge : edge) + (int)(h >> 9) % 3 - 1;
-        const int mine = half == 1 ? (e > edge ? edge : e) : in == 0 ? e / 2 : in == half - 1 ? e - e / 2 : 0;
+        const int mine = half == 1 ? (e > edge ? edge : e < -edge ? -edge : e) : in == 0 ? e / 2 : in == half - 1 ? e - e / 2 : 0;
         /* Products of two such mantissas are just below 2: they may round up to it. */
         const double step = ldexp(1, edge > 127 ? -52 : -23), low = 1 + (double)(h >> 32 & 1023) * step;
         const double part = half > 1 && in == half - 1 ? 2 / low - (double)(own & 3) * step : half > 1 && in ? 1 : low;

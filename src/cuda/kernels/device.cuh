@@ -233,6 +233,7 @@ SF_DEVICE float sf_multiply_flushed(float a, float b)
         asm("mul.rn.ftz.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
         return v;
 }
+SF_DEVICE double sf_multiply_flushed(double a, double b) { return __dmul_rn(a, b); }
 SF_DEVICE float sf_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 SF_DEVICE double sf_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 SF_DEVICE float sf_subtract(float a, float b) { return __fsub_rn(a, b); }

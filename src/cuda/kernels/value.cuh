@@ -75,7 +75,6 @@ SF_DEVICE sf_u32 sf_most(sf_u32 a, sf_u32 b) { return a > b ? a : b; }
  * not, neither is the last: in f32 it is infinite, NaN or, because what is subnormal counts as zero,
  * zero. In f64 `most` tells (sf_from_normal).
  */
-SF_DEVICE double sf_multiply_flushed(double a, double b) { return sf_multiply(a, b); }
 SF_DEVICE float sf_multiply_on(float a, float b, sf_u32 &) { return sf_multiply_flushed(a, b); }
 SF_DEVICE double sf_multiply_on(double a, double b, sf_u32 &most)
 {
