@@ -65,8 +65,14 @@ SF_DEVICE void sf_fetch_rows(const sf_params &p, const sf_line &line, sf_i64 row
                         at = sf_moved(at, APART, sf_along(p));
 #if SF_NSEQ > 1
                 left -= i ? APART : 0;
-                if (left <= 0) /* the row is in the next position of an outer dimension */
+                const sf_i64 run = p.dims[SF_NBATCH + SF_NSEQ - 1].len;
+                if (left <= 0 && SF_NSEQ == 2 && left + run > 0) { /* the next position of the outer dimension */
+                        at = sf_moved(at, -run, sf_along(p));
+                        sf_walk(p, SF_NBATCH, 1, 1, at);
+                        left += run;
+                } else if (left <= 0) {
                         at = sf_walked(p, line, row + i * APART, left);
+                }
 #endif
 #pragma unroll
                 for (int q = 0; q < SF_ROWS; q++) {
