@@ -101,7 +101,9 @@ def device_shard(x, a, op, fold, before):
 
 def device_main(elements):
     """Shards as long as those before them, shards that begin at a multiple of 8 elements, and at an odd index."""
-    x, a = torch.rand(elements, device="cuda"), torch.rand(elements, device="cuda")
+    uniform, a = torch.rand(elements, device="cuda"), torch.rand(elements, device="cuda")
+    near = 1 + 1e-3 * (uniform - 0.5)  # for products: those of the others would soon be zero
+    near[0] = 1  # what stands before a shard repeats this one
     names = (("cumsum", sd.SUM), ("sum", sd.SUM), ("cummax", sd.MAX), ("max", sd.MAX), ("cumprod", sd.PROD), ("prod", sd.PROD), ("argmax", sd.ARGMAX),
              ("logcumsumexp", sd.LOGSUMEXP), ("logsumexp", sd.LOGSUMEXP), ("linear_recurrence", sd.RECURRENCE))
 
@@ -113,7 +115,7 @@ def device_main(elements):
         return call
     for before, label in ((elements, ""), (3 * elements + 12344, ", from anywhere"), (3 * elements + 12345, ", from an odd index")):
         for name, op in names:
-            factor = a if op == sd.RECURRENCE else None
+            x, factor = near if op == sd.PROD else uniform, a if op == sd.RECURRENCE else None
             whole = getattr(scanfold, name)
             alone = waited(lambda: whole(x, 0) if factor is None else whole(factor, x, 0))
             shard = waited(device_shard(x, factor, op, not (name.startswith(("cum", "logcum")) or factor is not None), before))
