@@ -20,7 +20,7 @@
 #endif
 /* The others are clang's where UNSANITIZED_CXX names it: it takes two thirds of g++'s time, and is a second reading of the kernels' text. What they call,
  * this program is linked with: looking through the C++ library for it would take a tenth of that time. */
-#define UNSANITIZED " -fno-sanitize=address,undefined -g0 -nodefaultlibs -lgcc"
+#define UNSANITIZED " -fno-sanitize=address,undefined -fno-exceptions -g0 -nodefaultlibs -lgcc"
 #ifndef UNSANITIZED_CXX
 #define UNSANITIZED_CXX ""
 #endif
