@@ -17,6 +17,7 @@ typedef struct crossing {
         int32_t across; /* so many of the sequence's dimensions number the columns; 0: none do */
         sf_dim dims[SF_MAX_NDIM]; /* these, as they are in memory; y as in fold_across.cuh */
         int64_t columns, rows;    /* columns that follow each other in memory */
+        int32_t run;    /* so many of the last of dims number those */
         int64_t wide;   /* bytes that can be loaded at once */
 } crossing;
 
@@ -35,7 +36,7 @@ static crossing crossing_at(const sf_step *s, int32_t across)
                 c.dims[at] = (sf_dim){.len = seq[k].len, .x = seq[k].x, .y = all};
                 all *= seq[k].len;
         }
-        for (int32_t k = across - 1; k >= 0 && c.dims[k].x == c.columns * size_of((int32_t)s->in); k--)
+        for (int32_t k = across - 1; k >= 0 && c.dims[k].x == c.columns * size_of((int32_t)s->in); k--, c.run++)
                 c.columns *= c.dims[k].len;
         return c;
 }
@@ -57,7 +58,7 @@ static crossing crossing_of(const sf_step *s, int64_t least)
                 places |= s->dims[d].x;
         for (int32_t d = 0; d < s->nseq; d++) {
                 const sf_dim *dim = d < best.across ? &best.dims[d] : &s->dims[s->nbatch + d];
-                if (dim->x >= best.columns * size || dim->x < 0)
+                if (d < best.across - best.run || d >= best.across) /* rows may overlap */
                         places |= dim->x;
         }
         for (best.wide = 16; !aligned_to(places, best.wide);)

@@ -622,6 +622,52 @@ static void meet_across(void)
         }
 }
 
+/* Folds of views that cases cannot describe: whose elements overlap, or whose rows are far apart. All that is accessed lies before a
+ * page that may not be. */
+static void meet_views(void)
+{
+        static const struct {
+                const sf_cuda_chip *chip;
+                sf_dtype in;
+                int64_t shape[3], strides[3], first; /* in elements; all but axis 1 is folded */
+        } views[] = {
+                /* windows, each an element further: rows of columns that are side by side begin at any address */
+                {&small_chip, SF_F32_INIT, {64, 1, 100}, {1, 0, 1}, 0},
+                {&small_chip, SF_F32_INIT, {64, 3, 100}, {1, 200, 5}, 0},
+        };
+        static region memory;
+        for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+                if (!is_turn())
+                        continue;
+                int64_t shape[3], strides[3], count = views[i].first + 1;
+                float y[2][32];
+                for (int d = 0; d < 3; d++) {
+                        shape[d] = views[i].shape[d];
+                        strides[d] = views[i].strides[d];
+                        count += (shape[d] - 1) * strides[d];
+                }
+                const int size = views[i].in.bits / 8;
+                char *x = region_place(&memory, (size_t)(count * size), GUARD_AFTER, (size_t)(-count * size & 15));
+                for (int64_t k = 0; k < count; k++) {
+                        const float v = (float)((double)(hash((uint64_t)k) >> 40) * 0x1p-23);
+                        memcpy(x + k * size, (const char *)&v + 4 - size, (size_t)size);
+                }
+                for (int k = 0; k < 2; k++) {
+                        const sf_tensor tx = {.data = x + views[i].first * size, .device = {SF_CPU, 0}, .ndim = 3, .dtype = views[i].in, .shape = shape, .strides = strides},
+                                        ty = {.data = y[k], .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_F32, .shape = shape + 1};
+                        sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+                        o.axes = (const int32_t[]){0, 2};
+                        o.naxes = 2;
+                        host_chip = *views[i].chip;
+                        host_seed = turn;
+                        CHECK(sf_fold(engines[k].ctx, &tx, &ty, &o) == SF_OK, "view %d: %s", (int)i, sf_last_error(engines[k].ctx));
+                }
+                cases_checked++;
+                CHECK(host_learning || !memcmp(y[0], y[1], (size_t)shape[1] * sizeof(float)), "view %d: not the same bits", (int)i);
+        }
+        region_free(&memory);
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -650,6 +696,7 @@ static void meet_all(void)
         meet_large_ways();
         meet_many_pieces();
         meet_spent_lines();
+        meet_views();
 }
 
 int main(int argc, char **argv)
