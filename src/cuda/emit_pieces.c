@@ -93,7 +93,7 @@ static bool in_slabs(const sf_step *s, bool beside, pieces *p)
 {
         const int64_t size = size_of((int32_t)s->in);
         const int32_t unit = s->nbatch - (beside ? 2 : 1);
-        int64_t within = p->inner;
+        int64_t within = p->inner, reach = p->inner * size; /* of a unit in a slab, in elements and in bytes */
         if (unit < 0)
                 return false;
         p->slabs = 1;
@@ -102,9 +102,12 @@ static bool in_slabs(const sf_step *s, bool beside, pieces *p)
                 const sf_dim *dim = &s->dims[s->nbatch + k];
                 if (dim->x <= 0)
                         return false;
-                *(dim->x < s->dims[unit].x ? &within : &p->slabs) *= dim->len;
+                const bool inside = dim->x < s->dims[unit].x;
+                *(inside ? &within : &p->slabs) *= dim->len;
+                reach += inside ? (dim->len - 1) * dim->x : 0;
         }
-        return within * size == s->dims[unit].x;
+        /* Sequences that overlap may have as many elements, but not all of them there. */
+        return within * size == s->dims[unit].x && reach <= s->dims[unit].x;
 }
 
 /* Lays the slabs out in shared memory, each where it is in a vector of 16 bytes in memory. Returns
@@ -255,7 +258,7 @@ sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down,
         /* H200, share of a copy, so and in blocks of 256, half as many: products of 51 i64 0.95, 0.81,
          * sums of 7 f32 1.40, 1.33, scans of 257 f16 into f32 0.98, 0.94. */
         const int64_t threads = chip->small_tiles ? 64 : 128;
-        pieces g;
+        pieces g = {0};
         *fits = !s->left && !s->values && suits(l, down) && deal(s, chip, threads, &g);
         if (!*fits)
                 return SF_OK;

@@ -634,6 +634,9 @@ static void meet_views(void)
                 /* windows, each an element further: rows of columns that are side by side begin at any address */
                 {&small_chip, SF_F32_INIT, {64, 1, 100}, {1, 0, 1}, 0},
                 {&small_chip, SF_F32_INIT, {64, 3, 100}, {1, 200, 5}, 0},
+                /* as many elements as there are from one sequence to the next, but not the same ones */
+                {&small_chip, SF_F32_INIT, {3, 30, 5}, {7, 15, 4}, 0},
+                {&real_chip, SF_F32_INIT, {3, 30, 5}, {7, 15, 4}, 0},
         };
         static region memory;
         for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
