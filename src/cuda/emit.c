@@ -99,7 +99,9 @@ layout sf_cuda_shifted(layout l, bool always)
         /* Runs of several dimensions may end inside a vector, and most vectors of a tile should not. H200,
          * sums over runs of 97181 f32 0.83 of a copy, 0.61 one by one; but of 77 f32 0.27 in vectors. */
         const bool runs = s->nseq == 1 || (x == 1 && l.line.len >= (in == 4 ? 256 : 8) * most);
-        if (l.nbatch < s->nbatch || !pays || s->fuse || s->sibling || !runs || !x || !y || l.line.len < 2 * most)
+        /* There a vector of the mask is read beyond the end of its run too, and joined with the next run's. */
+        const bool joins = s->nseq == 1 || l.line.m == 0 || l.line.m == 1;
+        if (l.nbatch < s->nbatch || !pays || s->fuse || s->sibling || !runs || !joins || !x || !y || l.line.len < 2 * most)
                 return l;
         l.width = most;
         /* For a short line, one more vector is much. H200, 64 bytes: 0.19 of a copy, and 0.42

@@ -630,24 +630,32 @@ static void meet_views(void)
                 const sf_cuda_chip *chip;
                 sf_dtype in;
                 int64_t shape[3], strides[3], first; /* in elements; all but axis 1 is folded */
+                int64_t mask[3], mask_first;         /* the same of the mask; 0: there is none */
         } views[] = {
                 /* windows, each an element further: rows of columns that are side by side begin at any address */
-                {&small_chip, SF_F32_INIT, {64, 1, 100}, {1, 0, 1}, 0},
-                {&small_chip, SF_F32_INIT, {64, 3, 100}, {1, 200, 5}, 0},
+                {&small_chip, SF_F32_INIT, {64, 1, 100}, {1, 0, 1}, 0, {0}, 0},
+                {&small_chip, SF_F32_INIT, {64, 3, 100}, {1, 200, 5}, 0, {0}, 0},
                 /* as many elements as there are from one sequence to the next, but not the same ones */
-                {&small_chip, SF_F32_INIT, {3, 30, 5}, {7, 15, 4}, 0},
-                {&real_chip, SF_F32_INIT, {3, 30, 5}, {7, 15, 4}, 0},
+                {&small_chip, SF_F32_INIT, {3, 30, 5}, {7, 15, 4}, 0, {0}, 0},
+                {&real_chip, SF_F32_INIT, {3, 30, 5}, {7, 15, 4}, 0, {0}, 0},
+                /* masks in reverse, and ones that are far apart, over runs that end inside vectors */
+                {&real_chip, SF_BF16_INIT, {6, 3, 101}, {303, 101, 1}, 1, {303, 101, -1}, 100},
+                {&real_chip, SF_BF16_INIT, {6, 3, 101}, {303, 101, 1}, 1, {3, 1, 18}, 0},
+                {&real_chip, SF_BF16_INIT, {6, 3, 101}, {303, 101, 1}, 1, {303, 101, 1}, 0},
+                {&real_chip, SF_BF16_INIT, {6, 3, 101}, {303, 101, 1}, 1, {3, 1, 0}, 0},
         };
-        static region memory;
+        static region memory, masks;
         for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
                 if (!is_turn())
                         continue;
-                int64_t shape[3], strides[3], count = views[i].first + 1;
+                int64_t shape[3], strides[3], apart[3], count = views[i].first + 1, kept = views[i].mask_first + 1;
                 float y[2][32];
                 for (int d = 0; d < 3; d++) {
                         shape[d] = views[i].shape[d];
                         strides[d] = views[i].strides[d];
                         count += (shape[d] - 1) * strides[d];
+                        apart[d] = views[i].mask[d];
+                        kept += apart[d] > 0 ? (shape[d] - 1) * apart[d] : 0;
                 }
                 const int size = views[i].in.bits / 8;
                 char *x = region_place(&memory, (size_t)(count * size), GUARD_AFTER, (size_t)(-count * size & 15));
@@ -655,12 +663,17 @@ static void meet_views(void)
                         const float v = (float)((double)(hash((uint64_t)k) >> 40) * 0x1p-23);
                         memcpy(x + k * size, (const char *)&v + 4 - size, (size_t)size);
                 }
+                char *m = region_place(&masks, (size_t)kept, GUARD_AFTER, 0);
+                for (int64_t k = 0; k < kept; k++)
+                        m[k] = hash((uint64_t)k) >> 33 & 1;
                 for (int k = 0; k < 2; k++) {
+                        const sf_tensor tm = {.data = m + views[i].mask_first, .device = {SF_CPU, 0}, .ndim = 3, .dtype = SF_BOOL, .shape = shape, .strides = apart};
                         const sf_tensor tx = {.data = x + views[i].first * size, .device = {SF_CPU, 0}, .ndim = 3, .dtype = views[i].in, .shape = shape, .strides = strides},
                                         ty = {.data = y[k], .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_F32, .shape = shape + 1};
                         sf_fold_options o = SF_FOLD_OPTIONS_INIT;
                         o.axes = (const int32_t[]){0, 2};
                         o.naxes = 2;
+                        o.mask = views[i].mask[0] ? &tm : NULL;
                         host_chip = *views[i].chip;
                         host_seed = turn;
                         CHECK(sf_fold(engines[k].ctx, &tx, &ty, &o) == SF_OK, "view %d: %s", (int)i, sf_last_error(engines[k].ctx));
@@ -669,6 +682,7 @@ static void meet_views(void)
                 CHECK(host_learning || !memcmp(y[0], y[1], (size_t)shape[1] * sizeof(float)), "view %d: not the same bits", (int)i);
         }
         region_free(&memory);
+        region_free(&masks);
 }
 
 static void meet_all(void)
