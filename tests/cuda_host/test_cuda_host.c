@@ -643,6 +643,9 @@ static void meet_views(void)
                 {&real_chip, SF_BF16_INIT, {6, 3, 101}, {303, 101, 1}, 1, {3, 1, 18}, 0},
                 {&real_chip, SF_BF16_INIT, {6, 3, 101}, {303, 101, 1}, 1, {303, 101, 1}, 0},
                 {&real_chip, SF_BF16_INIT, {6, 3, 101}, {303, 101, 1}, 1, {3, 1, 0}, 0},
+                /* warps without elements, whose place is behind the last row */
+                {&real_chip, SF_BF16_INIT, {10, 1, 127}, {5003, 0, 1}, 1, {0}, 0},
+                {&real_chip, SF_BF16_INIT, {12, 1, 128}, {5001, 0, 1}, 5, {0}, 0},
         };
         static region memory, masks;
         for (size_t i = 0; i < sizeof views / sizeof *views; i++) {

@@ -77,10 +77,11 @@ SF_DEVICE void sf_fetch_tile(const sf_params &p, const sf_line &line, sf_index a
         sf_i64 left[SF_ITEMS];
 #if SF_BESIDE
         /* The same for all lanes: is the warp's tile in one run? */
-        const sf_i64 first = at - (sf_thread() & 31) * SF_WIDTH;
+        const sf_i64 first = at - (sf_thread() & 31) * SF_WIDTH, rest = stop - first;
         const sf_line run = sf_walked(p, line, first, left[0]);
-        if (left[0] >= TILE || left[0] >= stop - first)
-                return sf_fetch_beside<false>(p, run, at - first, stop - first, v);
+        /* Without an element of its own a warp reads no chunk: what comes before is in another run. */
+        if (left[0] >= TILE || left[0] >= rest)
+                return sf_fetch_beside<false>(p, run, at - first, rest > 0 ? rest : -SF_WIDTH, v);
 #endif
 #pragma unroll
         for (int i = 0; i < SF_ITEMS; i++)
@@ -425,8 +426,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         end += early[q];
 #endif
                         stop[q] = (sf_index)(start + part < end ? start + part : end);
-                        if (!works)
-                                stop[q] = (sf_index)start;
+                        if (!works) /* not even the chunk in which a vector at `start` begins is read */
+                                stop[q] = (sf_index)start - SF_WIDTH;
                         at[q] = (sf_index)start + (lane & (LANES - 1)) * SF_WIDTH;
 #if !SF_STAGED
                         sf_fetch_tile<false>(p, line[q], at[q], stop[q], next[q]);
