@@ -688,6 +688,35 @@ static void meet_views(void)
         region_free(&masks);
 }
 
+/* Products of so many large numbers that the sum of their exponents does not fit 32 bits: they are infinite nevertheless. On a chip
+ * with one multiprocessor there are few totals, and large ones. This takes seconds, so thin lists leave it out. */
+static void meet_endless_products(void)
+{
+        enum { N = 18 << 20 };
+        static const int64_t shapes[][2] = {{N, 1}, {N, 2}};
+        static region memory;
+        if (every > 1 || only)
+                return;
+        char *x = region_place(&memory, 2 * N * sizeof(uint16_t), GUARD_AFTER, 0);
+        for (int64_t i = 0; i < 2 * N; i++)
+                memcpy(x + 2 * i, &(const uint16_t){0x7f61}, 2); /* 3e38 */
+        for (int i = 0; i < 2; i++) {
+                int64_t shape[2] = {shapes[i][0], shapes[i][1]};
+                float y[2] = {0, 0};
+                const sf_tensor tx = {.data = x, .device = {SF_CPU, 0}, .ndim = 2, .dtype = SF_BF16, .shape = shape},
+                                ty = {.data = y, .device = {SF_CPU, 0}, .ndim = 1, .dtype = SF_F32, .shape = shape + 1};
+                sf_fold_options o = SF_FOLD_OPTIONS_INIT;
+                o.axes = (const int32_t[]){0};
+                o.naxes = 1;
+                o.op = SF_PROD;
+                CHECK(sf_fold(engines[1].ctx, &tx, &ty, &o) == SF_OK, "%s", sf_last_error(engines[1].ctx));
+                cases_checked++;
+                for (int64_t k = 0; k < shape[1]; k++)
+                        CHECK(isinf(y[k]), "an endless product is %g", (double)y[k]);
+        }
+        region_free(&memory);
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -716,6 +745,7 @@ static void meet_all(void)
         meet_large_ways();
         meet_many_pieces();
         meet_spent_lines();
+        meet_endless_products();
         meet_views();
 }
 

@@ -37,10 +37,11 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
 }
 
 /* The same for values that are to be combined with others like them, and not with all of a tree: of
- * products those that are far from 1 are settled, which is rare, and all of them then. */
+ * products those that are far from 1 are settled, which is rare, and all of them then. Totals of
+ * another launch may have exponents that must be limited. */
 template <int N> SF_DEVICE void sf_settle_far(sf_acc (&v)[N])
 {
-#if SF_PRODUCTS && SF_MEMBERS == 1
+#if SF_PRODUCTS && SF_MEMBERS == 1 && !SF_HELD_IN
         sf_u32 beyond = 0;
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -434,6 +435,8 @@ template <int COUNT, int SHARE> struct sf_groups {
                 sf_groups<COUNT / 2, SHARE>::fold(totals, pitch, left);
                 sf_groups<COUNT / 2, SHARE>::fold(totals + COUNT / 2 * pitch, pitch, sum);
                 sf_join_all(left, sum);
+                if (SF_PRODUCTS && SF_HELD_IN && COUNT >= 8) /* the sum of 16 limited exponents does not fit */
+                        sf_settle_all(sum);
         }
 };
 template <int SHARE> struct sf_groups<1, SHARE> {

@@ -21,8 +21,8 @@ template <bool LEVEL = false> SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, in
  * put back. ALIKE lanes, not counting those, have the same values. */
 template <int LANES, int SPAN, int ALIKE> struct sf_apart {
 #if SF_SPARES_EXPONENTS
-#if SF_LIFTED
-        decltype(sf_acc::exponent) sum;
+#if SF_LIFTED /* totals, whose exponents are limited one by one: all together may not fit 32 bits */
+        sf_i64 sum;
 #else
         int sum;
 #endif
@@ -43,6 +43,10 @@ template <int LANES, int SPAN, int ALIKE> struct sf_apart {
 #pragma unroll
                         for (int b = 1; b < LANES; b *= 2)
                                 sum += ::sf_shuffle(sum, lane ^ (b * SPAN));
+#if SF_LIFTED && SF_VALUE_SIZE == 8
+                const sf_i64 most = 1 << 27; /* as product_settle has it */
+                sum = sum < -most ? -most : sum > most ? most : sum;
+#endif
                 total.exponent += sum / ALIKE;
                 return total;
         }
