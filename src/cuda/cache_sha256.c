@@ -18,24 +18,21 @@ static uint32_t rotate(uint32_t v, int by)
 
 static void mix(uint32_t state[8], const unsigned char block[64])
 {
-        uint32_t w[64], v[8];
+        uint32_t w[64];
         for (int i = 0; i < 16; i++)
                 w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
         for (int i = 16; i < 64; i++) {
-                uint32_t a = w[i - 15], b = w[i - 2];
-                w[i] = w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) + w[i - 7] + (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+                const uint32_t early = w[i - 15], late = w[i - 2];
+                w[i] = w[i - 16] + (rotate(early, 7) ^ rotate(early, 18) ^ early >> 3) + w[i - 7] + (rotate(late, 17) ^ rotate(late, 19) ^ late >> 10);
         }
-        memcpy(v, state, sizeof v);
+        uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
         for (int i = 0; i < 64; i++) {
-                uint32_t a = v[0], e = v[4];
-                uint32_t up = v[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & v[5]) ^ (~e & v[6])) + constants[i] + w[i];
-                uint32_t down = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
-                memmove(v + 1, v, 7 * sizeof *v);
-                v[4] += up;
-                v[0] = up + down;
+                const uint32_t up = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + w[i];
+                const uint32_t down = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+                h = g, g = f, f = e, e = d + up;
+                d = c, c = b, b = a, a = up + down;
         }
-        for (int i = 0; i < 8; i++)
-                state[i] += v[i];
+        state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e, state[5] += f, state[6] += g, state[7] += h;
 }
 
 void sf_sha256_start(sf_sha256 *s)

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include "cuda/cache.h"
+#include "cuda/cache_sha256.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -329,6 +330,34 @@ static void test_many(void)
         CHECK(files(&bytes) == ENTRIES, "%ld files", files(&bytes));
 }
 
+/* Digests that the standard (FIPS 180-4) and its examples give, of texts that end at every kind of place in a block; in one piece and byte by byte. */
+static void test_sha256(void)
+{
+        static const struct {
+                const char *text;
+                int times;
+                const char *digest;
+        } known[] = {{"", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+                     {"abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+                     {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+                     {"a", 1000, "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3"}};
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+                for (size_t piece = 1; piece < 3; piece++) {
+                        const size_t length = strlen(known[i].text), step = piece == 1 ? 1 : length + 1;
+                        unsigned char digest[32];
+                        char hex[65] = "";
+                        sf_sha256 s;
+                        sf_sha256_start(&s);
+                        for (int k = 0; k < known[i].times; k++)
+                                for (size_t at = 0; at < length; at += step)
+                                        sf_sha256_add(&s, known[i].text + at, length - at < step ? length - at : step);
+                        sf_sha256_end(&s, digest);
+                        for (int b = 0; b < 32; b++)
+                                snprintf(hex + 2 * b, 3, "%02x", digest[b]);
+                        CHECK(!strcmp(hex, known[i].digest), "SHA-256 of %d times \"%s\" is %s", known[i].times, known[i].text, hex);
+                }
+}
+
 /* Whatever the binary depends on is in its key. */
 static void test_keys(void)
 {
@@ -357,6 +386,7 @@ int main(void)
         char command[128];
         if (!mkdtemp(root))
                 return 2;
+        test_sha256();
         test_keys();
         test_round_trip();
         test_disbelief();
