@@ -280,7 +280,7 @@ void exec_yield(void)
 }
 
 /* Where the running thread stands, for the model: shared memory is another place each time that blocks begin. */
-static model_who who(const void *p)
+UNCHECKED static model_who who(const void *p)
 {
         const fiber *f = current;
         const cluster *c = f->block->cluster;
@@ -292,7 +292,7 @@ static model_who who(const void *p)
         return w;
 }
 
-void exec_access(const void *p, size_t bytes, int how)
+UNCHECKED void exec_access(const void *p, size_t bytes, int how)
 {
         if (!now->races || !current || stack_has(p))
                 return;

@@ -155,9 +155,9 @@ static void forget_pages(void)
         page_count = 0;
 }
 
-static byte *byte_of(const void *p)
+static byte *byte_of(uintptr_t p)
 {
-        const uintptr_t number = (uintptr_t)p / PAGE;
+        const uintptr_t number = p / PAGE;
         size_t i = (size_t)(number * 0x9e3779b97f4a7c15u >> 50);
         while (pages[i].bytes && pages[i].number != number)
                 i = (i + 1) % PAGES;
@@ -168,7 +168,7 @@ static byte *byte_of(const void *p)
                 if (!pages[i].bytes)
                         abort();
         }
-        return &pages[i].bytes[(uintptr_t)p % PAGE];
+        return &pages[i].bytes[p % PAGE];
 }
 
 static bool ordered(const some *s, const model_who *w, uint32_t era)
@@ -226,8 +226,10 @@ void model_access(const model_who *w, const void *p, size_t bytes, int how)
 {
         reads += how == MODEL_READ && (const char *)p >= counted && (const char *)p < counted_end;
         const uint32_t era = w->era ? w->era : now;
+        byte *b = NULL;
         for (size_t i = 0; i < bytes; i++) {
-                byte *b = byte_of((const char *)p + i);
+                const uintptr_t at = (uintptr_t)p + i;
+                b = i && at % PAGE ? b + 1 : byte_of(at);
                 if (how == MODEL_WORD) {
                         if (b->writes.era == era || b->reads.era == era)
                                 exec_fail("a word that blocks watch has had a plain access in this launch");
