@@ -558,11 +558,12 @@ int main(int argc, char **argv)
         test_empty();
         test_many_empty();
         test_long_ends();
-        test_spread(count < 20 ? 5 : 1); /* of 4 shapes each has some */
-        test_tiny(count < 20 ? 5 : 1);
-        test_runs(count < 20 ? 5 : 1);
-        test_runs_in_chains(count < 20 ? 5 : 1);
-        test_tiny_in_chains(count < 20 ? 5 : 1);
+        const int every = count < 25 ? 5 : 1; /* where lists are thin; of 4 shapes, places and kinds each has some */
+        test_spread(every);
+        test_tiny(every);
+        test_runs(every);
+        test_runs_in_chains(every);
+        test_tiny_in_chains(every);
         test_spread_as_written();
         test_refused();
         test_many_refused();
