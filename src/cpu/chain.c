@@ -102,6 +102,7 @@ static bool cut_boxes(sf_chain *c, int workers)
                 outers *= s->dims[d].len;
         const int64_t len = s->dims[c->cut].len, strip = columns && c->cut == s->nbatch - 1;
         const int64_t unit = sf_smaller(len, strip ? COLUMNS : inner * SF_CPU_FOLD_GROUP <= budget ? SF_CPU_FOLD_GROUP : 1);
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): there are lines, more than fit a box, so that no length is 0 */
         int64_t each = sf_larger(unit, budget / inner / unit * unit);
         if (workers > 1) /* the same number of boxes for each */
                 each = sf_smaller(each, sf_parts(sf_parts(len * outers, (int64_t)BOXES_EACH * workers), unit) * unit);

@@ -126,7 +126,7 @@ static void box_of(const sf_walker *w, const sf_block *b, const int64_t *at, int
                         *side = side_of_segments(w, b, k);
                         continue;
                 }
-                side->at = piece->in[k].at;
+                *side = (struct sf_fused_side){.at = piece->in[k].at};
                 if (!side->at) /* no elements: a fold of an empty sequence */
                         continue;
                 side->at += (at ? b->line : 0) * line;
