@@ -14,8 +14,14 @@ def rule_fold(x, op=np.add):
     return op(rule_fold(x[:k], op), rule_fold(x[k:], op))
 
 
-def rule_scan(x, op=np.add):
-    if len(x) <= 1:
-        return x.copy()
+def scan_and_fold(x, op):
+    """Of at least one element; together, because each part of a scan needs the fold of what is to its left."""
+    if len(x) == 1:
+        return x.copy(), x[0]
     k = left_of(len(x))
-    return np.concatenate([rule_scan(x[:k], op), op(rule_fold(x[:k], op), rule_scan(x[k:], op))])
+    (left, total), (right, rest) = scan_and_fold(x[:k], op), scan_and_fold(x[k:], op)
+    return np.concatenate([left, op(total, right)]), op(total, rest)
+
+
+def rule_scan(x, op=np.add):
+    return scan_and_fold(x, op)[0] if len(x) else x.copy()
