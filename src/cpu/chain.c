@@ -375,6 +375,7 @@ static sf_status run_chain(sf_context *ctx, const sf_step *first, bool *across)
                 return sf_segments_chain(ctx, first);
         list_steps(&c, first);
         sf_chain_find_kept(&c);
+        /* cppcheck-suppress uninitvar ; cut_boxes sets it up */
         c.across = first->across ? &folds : NULL;
         const int workers = sf_cpu_workers(ctx, 2 * line_bytes(&c) * c.longest->batch);
         if (!c.longest->n || !cut_boxes(&c, workers))

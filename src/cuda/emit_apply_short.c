@@ -63,6 +63,7 @@ static bool follow(const chain *c, const int64_t *step, int64_t size)
         int64_t apart = c->n * size;
         bool flat = true;
         for (int32_t d = c->nbatch - 1; d >= 0; d--) {
+                /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): step has SF_MAX_NDIM of them, and nbatch is less */
                 flat = flat && step[d] == apart;
                 apart *= c->link[0].step.dims[d].len;
         }
