@@ -30,6 +30,14 @@ template <> struct sf_round_up<1> {
         enum { POWER = 1 };
 };
 
+/* The logarithm of N, rounded down. */
+template <int N> struct sf_log {
+        enum { DOWN = 1 + sf_log<N / 2>::DOWN };
+};
+template <> struct sf_log<1> {
+        enum { DOWN = 0 };
+};
+
 enum {
         LANES = SF_TEAM < 32 ? SF_TEAM : 32,
         WARPS = SF_TEAM < 32 ? 1 : SF_TEAM / 32,
@@ -214,36 +222,43 @@ template <class AGAIN>
 SF_DEVICE sf_acc sf_multiply_again(const sf_params &p, sf_index at, sf_index stop, int early, int lane,
                                    sf_loaded absent, AGAIN again)
 {
-        /* A counter, as of tiles. Its entries have constant indices: an array in local memory would
-         * be written where nobody needs it. H200, odd rows of 8 bf16: 0.37 of a copy so. */
-        enum { ENTRIES = SF_ITEMS > 15 ? 8 : SF_ITEMS > 7 ? 4 : SF_ITEMS > 3 ? 3 : SF_ITEMS > 1 ? 2 : 1 };
-        sf_acc entry[ENTRIES], total = sf_neutral(p);
-        static_assert(SF_ITEMS < 1 << 8, "the counter's entries");
+        /* A counter, as of tiles, of mantissas; exponents are one sum. Where items are a power of
+         * two, the last entry would be the total, and is left out. Entries have constant indices:
+         * an array in local memory would be written where nobody needs it. H200, odd rows of 8
+         * bf16: 0.37 of a copy so. */
+        enum { POWER = (SF_ITEMS & (SF_ITEMS - 1)) == 0 };
+        enum { ENTRIES = sf_log<SF_ITEMS>::DOWN + !POWER };
+        static_assert(SF_ITEMS <= SF_LOOSE, "settled mantissas are multiplied unsettled");
+        sf_number entry[ENTRIES ? ENTRIES : 1], own = 1;
+        int exponent = 0; /* that of a tile fits */
 #pragma unroll 1
         for (int i = 0; i < SF_ITEMS; i++) {
                 sf_loaded x[1][SF_WIDTH];
                 sf_acc a[1];
                 sf_load_item<false>(p, again(i), i, at, stop, early, absent, x);
                 sf_fold_each<false>(x, a);
-                total = sf_fold_lanes<LANES>(a, lane);
+                const sf_acc item = sf_fold_lanes<LANES>(a, lane);
+                if (SF_ITEMS == 1)
+                        return item;
+                exponent += (int)item.exponent;
+                own = item.mantissa;
                 bool carries = true;
 #pragma unroll
                 for (int k = 0; k < ENTRIES; k++) {
                         const bool full = carries && i >> k & 1;
-                        total = full ? sf_combine(entry[k], total) : total;
-                        if (carries && !full)
-                                entry[k] = total = sf_settled(total);
+                        own = full ? sf_multiply(entry[k], own) : own;
+                        entry[k] = carries && !full ? own : entry[k];
                         carries = full;
                 }
         }
-        bool any = false;
+        bool any = POWER;
 #pragma unroll
         for (int k = 0; k < ENTRIES; k++)
                 if (SF_ITEMS >> k & 1) {
-                        total = any ? sf_combine(entry[k], total) : entry[k];
+                        own = any ? sf_multiply(entry[k], own) : entry[k];
                         any = true;
                 }
-        return sf_settled(total);
+        return sf_settled(sf_holds::made(own, (sf_u64)(sf_i64)exponent));
 }
 #endif
 
