@@ -21,6 +21,7 @@
 bool host_learning, host_unchecked, host_races;
 static bool host_learning_again;
 long host_launches, host_seed;
+void (*host_between)(void *scratch, size_t bytes);
 sf_cuda_chip host_chip;
 long host_products[SF_CUDA_KERNEL_COUNT], host_kept[3];
 long host_met[SF_CUDA_KERNEL_COUNT], host_staged, host_packs, host_early, host_whole_rows, host_interleaved, host_chunked, host_tiled, host_shared, host_totals, host_doubles, host_clusters, host_through, host_loops, host_shifts, host_short[6], host_teams;
@@ -79,6 +80,8 @@ static sf_status run_launches(sf_context *ctx, sf_cuda_plan *given)
                         field += (uint64_t)(uintptr_t)scratch;
                         memcpy(l->params + 8 * k, &field, 8);
                 }
+                if (i == 1 && host_between)
+                        host_between(scratch, plan.scratch);
                 exec_entry entry = kernels_find(&l->spec);
                 if (!entry) {
                         kernels_compile();

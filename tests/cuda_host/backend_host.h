@@ -7,6 +7,8 @@ extern bool host_learning;        /* answer with the reference and only note the
 extern bool host_unchecked;       /* offsets are not looked at, as on a device */
 extern bool host_races;           /* the compiler was told to tell of accesses: those that race fail */
 extern long host_launches, host_seed;
+/* If there is one, called before the second launch of a plan. */
+extern void (*host_between)(void *scratch, size_t bytes);
 extern sf_cuda_chip host_chip;    /* what steps are planned for */
 /* Launches of each kernel, and those of products of reals; through shared memory, columns in packs, lines that begin early, of interleaved sequences, of totals of chunks;
  * chains with lines in registers, in shared memory, and there in part. host_short, of apply_short.cu: with elements as they lie, in

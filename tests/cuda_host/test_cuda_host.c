@@ -717,6 +717,57 @@ static void meet_endless_products(void)
         region_free(&memory);
 }
 
+/* As if every total of a chunk were of so many large numbers that its exponent is limited. */
+static void limit_totals(void *scratch, size_t bytes)
+{
+        for (char *at = scratch; at < (char *)scratch + bytes; at += 8)
+                memcpy(at + 4, &(const int32_t){1 << 27}, 4);
+}
+
+/* Scans in chunks, of which 16 have exponents whose sum does not fit 32 bits: all chunks but the
+ * first are infinite. In the narrow matrices every block combines totals for itself, a thread one
+ * of them or 16 of them; in the other one a launch does. */
+static void meet_limited_totals(void)
+{
+        static const struct {
+                int64_t shape[2], chunk; /* rows of a chunk */
+                int skew;
+                sf_cuda_kernel kernel;
+        } scans[] = {{{40 * 4096, 2}, 4096, 0, SF_CUDA_SCAN_NARROW},
+                     {{70 * 256, 32}, 256, 1, SF_CUDA_SCAN_NARROW},
+                     {{65 * 64, 100}, 64, 0, SF_CUDA_SCAN_TOTALS}};
+        static _Alignas(64) float x[70 * 256 * 32 + 1], y[70 * 256 * 32 + 1];
+        for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+                x[i] = 1;
+        host_between = limit_totals;
+        for (size_t i = 0; i < sizeof scans / sizeof *scans; i++) {
+                if (!is_turn())
+                        continue;
+                int64_t shape[2] = {scans[i].shape[0], scans[i].shape[1]};
+                const float *results = y + scans[i].skew;
+                const sf_tensor tx = {.data = x + scans[i].skew, .device = {SF_CPU, 0}, .ndim = 2,
+                                      .dtype = SF_F32, .shape = shape};
+                sf_tensor ty = tx;
+                sf_scan_options o = SF_SCAN_OPTIONS_INIT;
+                ty.data = y + scans[i].skew;
+                o.op = SF_PROD;
+                o.axis = 0;
+                const long met = host_met[scans[i].kernel];
+                CHECK(sf_scan(engines[1].ctx, &tx, &ty, &o) == SF_OK, "%s",
+                      sf_last_error(engines[1].ctx));
+                cases_checked++;
+                CHECK(host_learning || host_met[scans[i].kernel] > met,
+                      "scan %d of limited totals has another plan", (int)i);
+                long wrong = 0;
+                for (int64_t k = 0; k < shape[0] * shape[1]; k++)
+                        wrong += k < scans[i].chunk * shape[1] ? results[k] != 1
+                                                               : !isinf(results[k]);
+                CHECK(host_learning || !wrong, "scan %d of limited totals: %ld results are wrong",
+                      (int)i, wrong);
+        }
+        host_between = NULL;
+}
+
 static void meet_all(void)
 {
         turn = 0;
@@ -733,6 +784,7 @@ static void meet_all(void)
         meet_odd_places();
         meet_across();
         host_chip = real_chip;
+        meet_limited_totals();
         meet_across();
         meet_short_axes();
         meet_odd_places();

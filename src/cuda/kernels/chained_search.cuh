@@ -118,8 +118,11 @@ SF_DEVICE void sf_search_close(const sf_params &p, const sf_claim &tile, int col
                 if (s.closed == l && (tile.number >> (5 * l) & 31) == 31 && !sf_ballot(!s.there[l])) {
                         sf_acc v = sf_choose(lane == 31, s.total, s.v[l]);
 #pragma unroll
-                        for (int b = 1; b < 32; b *= 2)
+                        for (int b = 1; b < 32; b *= 2) {
                                 v = sf_meet(v, lane, b);
+                                if (SF_LIMITS && l > 0 && b == 4) /* sf_settled says why */
+                                        v = sf_settled(v);
+                        }
                         v = sf_settled(v);
                         sf_i64 index = tile.number >> (5 * l + 5);
                         if (lane == 0)
@@ -145,6 +148,8 @@ SF_DEVICE void sf_search_end(const sf_params &p, sf_i64 number, const sf_search 
                                 before[count * SF_COLUMNS] = left;
                         count += mine >> k & 1;
                         v = sf_combined_if(lane >> k & 1, left, v);
+                        if (SF_LIMITS && l > 1 && k == 2) /* sf_settled says why */
+                                v = sf_settled(v);
                 }
         }
         if (!SF_PRODUCTS)

@@ -202,6 +202,15 @@ SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b)
 SF_DEVICE sf_acc sf_combine(sf_acc a, sf_acc b) { return SF_JOIN(SF_OP, a, b); }
 #endif
 SF_DEVICE sf_acc sf_choose(bool first, sf_acc a, sf_acc b) { return sf_holds::choose(first, a, b); }
+/*
+ * A value that others may take. A settled product has a mantissa in [1, 2) (value.cuh), and in f32
+ * an exponent that is limited to -2^27..2^27 (product.inc.h). So 15 settled exponents may be added;
+ * the sum of 16, 2^31, wraps. One total for each level of a tree is less than that for 2^34 numbers
+ * of one sequence. Exponents of numbers are -149..127. So the total of 2^19 numbers is not limited
+ * yet, and sums over less than 2^31 / 149 numbers, 14 million, fit: in a tile, which has at most
+ * 2^14, nobody has to ask. Who multiplies 16 totals or more that may have more numbers together
+ * settles the products of 8 of them, of which 8 more may be multiplied (SF_LIMITS).
+ */
 SF_DEVICE sf_acc sf_settled(sf_acc v) { return sf_holds::settle(v); }
 #if SF_PAIRED
 SF_DEVICE sf_acc sf_shuffle(sf_acc v, int lane) { return sf_holds::shuffle(v, lane); }

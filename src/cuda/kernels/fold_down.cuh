@@ -28,6 +28,9 @@ enum { HELD = SF_ROWS * SF_WIDTH, TURNED = ANY_ORDER && !SF_SOLID, APART = TURNE
 /* Where much is computed of each element, turns in which all rows exist have code of their own,
  * which does not ask for every element whether it exists. Elsewhere memory is slower anyway. */
 enum { SPLITS = SF_MEMBERS > 1 || SF_LEVELS || (SF_PACKED && SF_OP != SF_OP_SUM) };
+/* May totals of groups or leaves have limited exponents (sf_settled)? A group goes through any
+ * number of rows; a leaf, and a part of one leaf, has SF_ITEMS. */
+enum { FAR = SF_HELD_IN || !(SF_LEAVES || SF_SINGLE) };
 static_assert(SF_ITEMS <= SF_LOOSE && SF_GROUPS <= SF_LOOSE, "rows, and totals of groups, are multiplied unsettled");
 
 #if SF_SOLID
@@ -294,7 +297,7 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_acc total[1];
                         if (SF_EARLY && first + c < p.early)
                                 continue;
-                        sf_groups<TOTALS, 1>::fold(totals + c, SF_ROWS * pitch, total);
+                        sf_groups<TOTALS, 1, FAR>::fold(totals + c, SF_ROWS * pitch, total);
                         sf_put(p, line, unit * p.inner + first + c, first + c, total[0],
                                sf_results(), 0);
                 }
@@ -306,7 +309,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int q = 0; q < SF_ROWS; q++) {
                 if (SF_GROUPS > 1)
-                        sf_groups<SF_GROUPS, SF_WIDTH>::fold(totals + q * pitch + slot * SF_WIDTH, SF_ROWS * pitch, sum[q]);
+                        sf_groups<SF_GROUPS, SF_WIDTH, FAR>::fold(
+                                totals + q * pitch + slot * SF_WIDTH, SF_ROWS * pitch, sum[q]);
                 if (column + q * pitch < p.inner) {
                         sf_results with = sf_load_results(line, column + q * pitch, p.inner, p.inner, sf_across(p));
                         sf_put_row(p, line, unit, column + q * pitch, sum[q], with);

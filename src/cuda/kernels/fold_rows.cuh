@@ -47,6 +47,8 @@ enum {
         ITEMS = sf_round_up<SF_ITEMS>::POWER,
 };
 
+static_assert(!SF_LIMITS || WARPS <= 8, "totals of warps are multiplied unsettled (sf_settled)");
+
 /* Of a staged sequence, only the last item may lack elements. (If the sequence does not exist, its
  * items are those of another, and nobody stores their total.) */
 #define SURE(i) (SF_STAGED && (i) + 1 < SF_ITEMS)

@@ -34,6 +34,7 @@ enum {
         WORDS = SF_TOTAL_WORDS,
         GROUP = SF_GROUP * SF_COLUMNS,                 /* totals of a group */
         LOOKS = (GROUP + SF_THREADS - 1) / SF_THREADS, /* totals of a group for each thread */
+        FAR = SF_DEPTH > 2, /* 16 totals of 2^19 numbers or more may meet (sf_settled) */
         STAGED = ODD ? TILE * SF_IN_SIZE + 16 : 0,     /* bytes of the tile in shared memory */
 };
 
@@ -94,7 +95,7 @@ SF_DEVICE sf_acc sf_fold_entries(const sf_acc *entry, int log)
         else if (log == 3)
                 sf_groups<8, 1>::fold(entry, SF_COLUMNS, sum);
         else
-                sf_groups<16, 1>::fold(entry, SF_COLUMNS, sum);
+                sf_groups<16, 1, FAR>::fold(entry, SF_COLUMNS, sum);
         return sf_settled(sum[0]);
 }
 
@@ -251,7 +252,8 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
                         sf_acc *last = sum;
 #endif
                         found[level * GROUP + 31 * SF_COLUMNS + thread] = *last;
-                        sf_groups<32, 1>::fold(found + level * GROUP + thread, SF_COLUMNS, sum);
+                        sf_groups<32, 1, FAR>::fold(found + level * GROUP + thread,
+                                                    SF_COLUMNS, sum);
                         *last = sf_settled(sum[0]);
                         sf_publish_total<1>(sf_entry_of(p, unit, level + 1, number >> (5 * (level + 1)), thread), *last, mark);
                 }

@@ -29,8 +29,11 @@ SF_KERNEL SF_ENTRY(const __grid_constant__ sf_params p)
 #pragma unroll
         for (int b = 1; b < SF_ITEMS; b *= 2)
 #pragma unroll
-                for (int i = 2 * b - 1; i < SF_ITEMS; i += 2 * b)
+                for (int i = 2 * b - 1; i < SF_ITEMS; i += 2 * b) {
                         v[i] = sf_combine(v[i - b], v[i]);
+                        if (SF_LIMITS && b == 4) /* exponents may be limited (sf_settled) */
+                                v[i] = sf_settled(v[i]);
+                }
         shared[warp * 32] = sf_settled(v[SF_ITEMS - 1]);
         sf_sync_block();
 #pragma unroll

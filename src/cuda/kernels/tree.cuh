@@ -29,6 +29,9 @@ template <int COLUMNS> struct sf_columns {
 #define SF_LOOSE_VECTORS(columns) (SF_MEMBERS == 1 && (columns) == 1 && SF_WIDTH % 2 == 0 ? 2 * SF_LOOSE : SF_LOOSE)
 static_assert(SF_WIDTH <= SF_LOOSE / 2, "a vector's numbers are multiplied unsettled");
 
+/* Do exponents have 32 bits (sf_settled)? */
+#define SF_LIMITS (SF_PRODUCTS && SF_VALUE_SIZE == 8)
+
 template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
 {
 #pragma unroll
@@ -38,10 +41,10 @@ template <int SHARE> SF_DEVICE void sf_settle_all(sf_acc (&v)[SHARE])
 
 /* The same for values that are to be combined with others like them, and not with all of a tree: of
  * products those that are far from 1 are settled, which is rare, and all of them then. Totals of
- * another launch may have exponents that must be limited. */
+ * another launch may have limited exponents (sf_settled). */
 template <int N> SF_DEVICE void sf_settle_far(sf_acc (&v)[N])
 {
-#if SF_PRODUCTS && SF_MEMBERS == 1 && !SF_HELD_IN
+#if SF_PRODUCTS && SF_MEMBERS == 1 && !(SF_HELD_IN && SF_LIMITS)
         sf_u32 beyond = 0;
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -427,19 +430,20 @@ SF_DEVICE sf_acc sf_counted(const sf_counter &c, sf_i64 tiles)
 }
 
 /* Folds the totals of COUNT groups, `pitch` elements apart, of SHARE neighbouring sequences each.
- * The totals are settled; the result is not. */
-template <int COUNT, int SHARE> struct sf_groups {
+ * The totals are settled; the result is not. FAR: their exponents may be limited (sf_settled). */
+template <int COUNT, int SHARE, bool FAR = false> struct sf_groups {
         SF_DEVICE_MEMBER void fold(const sf_acc *totals, int pitch, sf_acc (&sum)[SHARE])
         {
                 sf_acc left[SHARE];
-                sf_groups<COUNT / 2, SHARE>::fold(totals, pitch, left);
-                sf_groups<COUNT / 2, SHARE>::fold(totals + COUNT / 2 * pitch, pitch, sum);
+                static_assert(COUNT <= 64, "eight products of eight settled totals fit");
+                sf_groups<COUNT / 2, SHARE, FAR>::fold(totals, pitch, left);
+                sf_groups<COUNT / 2, SHARE, FAR>::fold(totals + COUNT / 2 * pitch, pitch, sum);
                 sf_join_all(left, sum);
-                if (SF_PRODUCTS && SF_HELD_IN && COUNT >= 8) /* the sum of 16 limited exponents does not fit */
+                if (SF_LIMITS && FAR && COUNT == 8)
                         sf_settle_all(sum);
         }
 };
-template <int SHARE> struct sf_groups<1, SHARE> {
+template <int SHARE, bool FAR> struct sf_groups<1, SHARE, FAR> {
         SF_DEVICE_MEMBER void fold(const sf_acc *totals, int pitch, sf_acc (&sum)[SHARE])
         {
                 (void)pitch;

@@ -21,7 +21,7 @@ template <bool LEVEL = false> SF_DEVICE sf_acc sf_meet(sf_acc mine, int lane, in
  * put back. ALIKE lanes, not counting those, have the same values. */
 template <int LANES, int SPAN, int ALIKE> struct sf_apart {
 #if SF_SPARES_EXPONENTS
-#if SF_LIFTED /* totals, whose exponents are limited one by one: all together may not fit 32 bits */
+#if SF_LIFTED /* up to 512 totals, whose exponents may be limited (sf_settled) */
         sf_i64 sum;
 #else
         int sum;

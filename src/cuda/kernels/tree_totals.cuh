@@ -187,11 +187,13 @@ template <int SHARE> SF_DEVICE void sf_count_back(sf_acc *counter, int pitch, sf
  * threads work on the same columns; this is number `own` (if COUNT or more: none of them). `totals`
  * points to those of chunk 0, and each next chunk's are `stride` elements further. There are at
  * most RUN * COUNT chunks. `room` is COUNT rows of `pitch` elements that nothing else uses until
- * the block's next barrier.
+ * the block's next barrier. Totals of chunks may have limited exponents (sf_settled).
  */
 template <int RUN, int COUNT, int SHARE>
 SF_DEVICE void sf_preload(const sf_acc *totals, sf_i64 stride, int chunk, int low, int own, sf_acc *room, sf_acc *counter, int pitch)
 {
+        /* What threads take of each other is settled: one more for each bit of COUNT. */
+        static_assert(RUN <= 32 && COUNT <= 1024, "at most four products of eight, and ten more");
         sf_acc u[RUN][SHARE];
         int at = own * RUN, last = own < COUNT ? chunk : 0;
 #pragma unroll
@@ -210,6 +212,8 @@ SF_DEVICE void sf_preload(const sf_acc *totals, sf_i64 stride, int chunk, int lo
 #pragma unroll
                                 for (int s = 0; s < SHARE; s++)
                                         u[i - b][s] = sf_combine(u[i - b][s], u[i][s]);
+                        if (SF_LIMITS && b == 4 && i & b)
+                                sf_settle_all(u[i - b]);
                 }
 #pragma unroll
         for (int w = 1; w < COUNT; w *= 2, counter += pitch) {
