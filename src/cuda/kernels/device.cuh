@@ -196,7 +196,6 @@ SF_DEVICE int sf_pair(int low, int high)
 SF_DEVICE sf_u32 sf_four_bytes(sf_u32 a, sf_u32 b, sf_u32 c, sf_u32 d) { return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410); }
 SF_DEVICE sf_u32 sf_byte(sf_u32 v, int k) { return __byte_perm(v, 0, 0x4440 | k); }
 
-/* 32 of the 64 bits of high and low, from bit `bits` on, which is less than 32. */
 /* Two bytes to the upper ends of the halves of a word, and back. */
 SF_DEVICE sf_u32 sf_bytes_apart(sf_u32 v) { return __byte_perm(v, 0, 0x1404); }
 SF_DEVICE sf_u32 sf_bytes_together(sf_u32 v) { return __byte_perm(v, 0, 0x4431); }
@@ -212,6 +211,8 @@ template <bool LARGEST, bool SIGNED> SF_DEVICE sf_u32 sf_extreme_halves(sf_u32 a
                 return LARGEST ? __vmaxs2(a, b) : __vmins2(a, b);
         return LARGEST ? __vmaxu2(a, b) : __vminu2(a, b);
 }
+
+/* 32 of the 64 bits of high and low, from bit `bits` on, which is less than 32. */
 SF_DEVICE sf_u32 sf_funnel(sf_u32 low, sf_u32 high, int bits) { return __funnelshift_r(low, high, (sf_u32)bits); }
 
 /* The high 32 bits of high and low, moved up by `bits` bits, which is less than 32. */
