@@ -162,10 +162,41 @@ static bool share(const sf_step *s, int64_t words, int64_t most, int64_t held, p
         return best > 0;
 }
 
+/* The most words of values that a whole warp holds. */
+static int64_t most_words(const sf_step *s, bool narrow)
+{
+        if (s->fold)
+                return MOST_HELD;
+        if (!narrow)
+                return MOST_SCANNED;
+        const bool widens = size_of((int32_t)s->in) != size_of((int32_t)s->out);
+        return widens ? MOST_WIDENED_ROW : MOST_NARROW_ROW;
+}
+
+/* How many blocks a multiprocessor has, if a thread holds `held` words at once and `all` in turn:
+ * there are registers for what it holds, and about as many for the rest. */
+static int64_t blocks_together(const sf_step *s, int64_t held, int64_t all)
+{
+        static const struct {
+                int64_t held, blocks;
+        } places[] = {{24, 8}, {MOST_SCANNED, 6}, {MOST_NARROW, 5}, {MOST_WIDENED_ROW, 4},
+                      {INT64_MAX, 3}};
+        int i = 0;
+        if (all <= MOST_SEVERAL)
+                return 10;
+        if (!streams(s))
+                return 6;
+        while (held > places[i].held)
+                i++;
+        return places[i].blocks;
+}
+
 /* Distributes them to blocks of `threads`; false: they are not such sequences, or too long. */
 static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pieces *p)
 {
-        const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out), words = (s->fold && scanned_size(s) > 4 ? value_size(s) : scanned_size(s)) / 4;
+        const int64_t in = size_of((int32_t)s->in), out = size_of((int32_t)s->out);
+        const bool holds = s->fold && scanned_size(s) > 4;
+        const int64_t words = (holds ? value_size(s) : scanned_size(s)) / 4;
         const sf_dim *seq = s->dims + s->nbatch, *last = s->nbatch ? seq - 1 : NULL;
         if (!last || (s->nseq != 1 && !s->fold) || s->m || s->fuse || s->sibling || s->n < 2)
                 return false;
@@ -182,7 +213,7 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
                 fits = fits && one_piece(unit ? unit->y : each * out, seq->y, last->y, s->n, p->inner, out) && (seq->x < 0) == (seq->y < 0);
         const int64_t bytes = s->n * p->inner * (in + (s->fold || in == out ? 0 : out));
         const bool narrow = streams(s) && words == 1 && !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
-        const int64_t most = s->fold ? MOST_HELD : !narrow ? MOST_SCANNED : in == out ? MOST_NARROW_ROW : MOST_WIDENED_ROW; /* of a whole warp */
+        const int64_t most = most_words(s, narrow);
         if (!fits || bytes > MOST_UNIT || s->n > 32 * (most / words))
                 return false;
 
@@ -192,9 +223,7 @@ static bool deal(const sf_step *s, const sf_cuda_chip *chip, int64_t threads, pi
         const int64_t units = s->batch / p->inner, sequences = threads / p->team, room = chip->small_tiles ? 4096 : MOST_STAGED;
         const int64_t several = is_tiny(s) ? MOST_SEVERAL / 2 : MOST_SEVERAL;
         p->rows = at_least(pow2_down(several / held), 1);
-        /* Registers for what is held, and about as many for the rest. */
-        const int64_t places = held <= 24 ? 8 : held <= MOST_SCANNED ? 6 : held <= MOST_NARROW ? 5 : held <= MOST_WIDENED_ROW ? 4 : 3;
-        p->resident = p->rows * held <= MOST_SEVERAL ? 10 : streams(s) ? places : 6;
+        p->resident = blocks_together(s, held, p->rows * held);
         while (p->rows > 1 && p->rows * sequences / 2 >= p->inner && (p->rows * sequences / 2 / p->inner * bytes > room || p->rows * sequences / 2 >= p->inner * units ||
                                2 * s->batch < p->rows * sequences * 2 * (int64_t)chip->multiprocessors))
                 p->rows /= 2;
@@ -231,11 +260,14 @@ static bool suits(const layout *l, bool down)
         const int64_t size = size_of(s->in), row = (down ? l->line.len : s->n) * size;
         if (s->nseq > 1)
                 return s->fold && (down && l->line.x == size ? row < 64 : l->width * size < 16);
-        if (down)
+        if (down) {
                 /* H200, scans of (1025, 5) f16 so 0.37, as columns 0.25; (717, 5) bf16 into f32 0.55,
                  * 0.34; sums of (94, 11) f32 0.92, 0.53, of (128, 17) 0.86, 0.66; but of (900, 5) f16 0.50,
                  * 0.59. */
-                return row * s->n < (row < (s->fold ? 128 : size <= 2 ? 32 : 0) ? 16384 : 4096) || (!s->fold && row < 4096 && s->n <= 8 && s->batch > l->line.len);
+                const int64_t narrow = s->fold ? 128 : size <= 2 ? 32 : 0;
+                const bool few = !s->fold && s->n <= 8 && s->batch > l->line.len;
+                return row * s->n < (row < narrow ? 16384 : 4096) || (few && row < 4096);
+        }
         if (size >= 4)
                 return l->width == 1 && (size == 4 || row <= 512);
         /* H200, share of a copy, so and in vectors at any address: scans of f16 in rows of 653 0.82,
@@ -249,7 +281,13 @@ static bool suits(const layout *l, bool down)
          * 0.61, and 0.50 so. */
         if (l->width * size >= 8 || (row >= 32 && aligned_to(row, 16)))
                 return false;
-        return row < 32 || (s->fold ? s->n < 256 && !pair : pair ? s->n < 400 && !widens : widens ? s->n < 128 : true);
+        if (row < 32)
+                return true;
+        if (s->fold)
+                return s->n < 256 && !pair;
+        if (pair)
+                return s->n < 400 && !widens;
+        return s->n < 128 || !widens;
 }
 
 sf_status sf_cuda_plan_pieces(const sf_context *ctx, const layout *l, bool down, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool *fits)
