@@ -16,6 +16,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # Nor is what it compiles worth vectors, whose headers take longer, or a search for those that this machine has.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
+# Nor is it worth optimising.
+os.environ.setdefault("AOT_INDUCTOR_DEBUG_COMPILE", "1")
 
 
 def _devices():
