@@ -112,7 +112,7 @@ install: build
 
 # ---------------------------------------------------------------------------------------------------------------
 # Tests. Each of gcc, clang, asan, tsan and neon has a build directory; none disturbs another. As many stages run at a
-# time as there are processors, and one more, the long ones first; what each said is shown when it is over and kept in build/stages.
+# time as there are processors, the long ones first; what each said is shown when it is over and kept in build/stages.
 #
 # `make test` must be over in 15 minutes on two processors: it builds each kind of kernel under each kind of scrutiny, and runs a
 # thin selection of the long lists. `make test-long` (LONG=yes for one stage) is the same stages with all of the lists, and
@@ -141,12 +141,9 @@ ALONE = test-speed
 STAGES = build-gcc test-asan test-package test-cuda-host $(if $(filter x86_64,$(MACHINE)),test-neon) test-mutation test-cuda test-clang test-tsan test-gcc \
          test-python test-recipe
 
-# One more at a time than there are processors: stages wait, for downloads, for other processes and for clocks. JOBS=1 is one after another.
-AT_ONCE = $(if $(filter 1,$(JOBS)),1,$(shell expr $(JOBS) + 1))
-
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
-	+@$(MAKE) -k -j $(AT_ONCE) $(STAGES:%=stage-%) || true
+	+@$(MAKE) -k -j $(JOBS) $(STAGES:%=stage-%) || true
 	+@$(MAKE) $(ALONE:%=stage-%) || true
 	@./tests/stage.sh table build/stages $(STAGES) $(ALONE)
 
