@@ -460,7 +460,7 @@ static void walk(const sf_walker *w, sf_piece *piece, int64_t tile, int64_t k, i
                 else
                         sf_cursor_go_on(&c);
         }
-        piece->cuts = NULL;
+        piece->cuts = NULL; /* they end with this call */
 }
 
 void sf_segments_task(const sf_walker *w, int64_t task)

@@ -65,14 +65,14 @@ def part(x, dim, at, me):
     return x.narrow(dim, at[me], at[me + 1] - at[me])
 
 
-def values(ranks, me, group, every=EVERY):
+def values(ranks, me, group):
     seed = 0
     for name in WHOLE:
         for dtype in DTYPES:
             if dtype is torch.bool and name in ("logsumexp", "logcumsumexp", "argmax", "argmin"):
                 continue
             seed += 1
-            if (seed + ranks // 2) % every:
+            if (seed + ranks // 2) % EVERY:
                 continue
             shape, dim = ((70,), 0) if seed % 3 == 0 else ((3, 45), 1) if seed % 3 == 1 else ((40, 5), 0)
             x, mask = tensor(shape, dtype, seed), tensor(shape, torch.bool, seed + 500)
@@ -229,10 +229,10 @@ def faults(ranks, me, group):
                 print(f"rank {me}: {error!r} instead of: {sentence}")
 
 
-def trees(ranks, me, group, every):
+def trees(ranks, me, group):
     """Joined along a tree instead of gathered."""
     before, sd.GATHER_BYTES = sd.GATHER_BYTES, -1
-    values(ranks, me, group, every)
+    values(ranks, me, group)
     sd.GATHER_BYTES = before
 
 
@@ -349,7 +349,7 @@ def main():
                 gradients(ranks, rank, group)
             faults(ranks, rank, group)
             if ranks in (3, 8) or ENGINE != "gloo":
-                trees(ranks, rank, group, EVERY)
+                trees(ranks, rank, group)
             if ranks == 2 and DEVICE == "cpu":
                 # Importing these takes seconds: no call may do so by itself. The fork of eight has the second.
                 for module in ("torch._dynamo", "torch.distributed.tensor")[:1 if dist.get_world_size() == 8 else 2]:
