@@ -172,7 +172,8 @@ sf_status sf_cuda_plan_narrow(const sf_context *ctx, const sf_step *line, int64_
  * 0.58; (100000, 1001) f64 0.81, 0.57; (639450, 830) bool into i64 0.71, 0.47; (300000, 1000) f16
  * 0.51, 0.46; at odd addresses (1000000, 37) f32 0.73, 0.56; (2, 65536, 150) f16 0.30, 0.19;
  * (1804546, 160) u8 0.21, 0.09. Narrow elements leave few bytes in flight, and tiles of few strips
- * wait longer for each other: (524288, 100) f16 0.33, 0.45; (400000, 200) bf16 into f32 0.49, 0.62.
+ * wait longer for each other: (524288, 100) f16 0.33, 0.45; (400000, 200) bf16 into f32 0.49, 0.62;
+ * (2000000, 50) bf16 0.33, 0.46; (3000000, 100) u8 0.32, 0.47.
  */
 sf_status sf_cuda_plan_tiles(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip,
                              sf_cuda_plan *plan, bool *fits)
@@ -187,10 +188,14 @@ sf_status sf_cuda_plan_tiles(const sf_context *ctx, const layout *l, const sf_cu
         const int64_t strips = ceil_div(vectors, most), slots = ceil_div(vectors, strips);
         const bool plain = !s->fuse && !s->m && !s->sibling && !s->left &&
                            !sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc);
-        const int64_t groups = chip->small_tiles ? 4 : 256 / most;
+        /* Of narrow matrices the rows, not the columns, fill a block: tiles of few rows would wait longer for each
+         * other than they take. H200, share of a copy, eight groups and as many as there are threads for: (16777216,
+         * 10) i8 into i64 0.11, 0.30; (4596924, 25) f16 into f32 0.26, 0.38; (3000000, 40) f16 0.24, 0.28. */
+        const int64_t full = at_most(pow2_down(at_least(320 / slots, 1)), 64);
+        const int64_t groups = chip->small_tiles ? 4 : slots < most ? full : 256 / most;
         const int64_t items = chip->small_tiles ? 2 : at_least(32 / (words * width), 1);
         const int64_t tiles = ceil_div(s->n, groups * items);
-        *fits = plain && tiles > 1 && (in >= 4 || own.packs > 1 || outer * strips >= 4);
+        *fits = plain && tiles > 1 && (in >= 4 || own.width / own.packs * in < 4 || outer * strips >= 4);
         if (!*fits)
                 return SF_OK;
         draft d = sf_cuda_draft(&plan->launch[0], SF_CUDA_SCAN_COLUMNS, &own);

@@ -241,10 +241,12 @@ static void narrow_strips(const layout *l, sf_cuda_tile tile, const sf_cuda_chip
         const sf_step *s = l->step;
         const int64_t in = size_of(s->in), outer = s->batch / l->line.len, places = tile.threads * tile.resident, value = scanned_down_size(s);
         const bool few = 4 * outer * cut->strips < 3 * chip->multiprocessors, pair = scans_pairs_down(s);
+        /* A block for each matrix, and hardly one for each multiprocessor. */
+        const bool lone = !few && cut->whole && !pair && 2 * outer * cut->strips < 3 * chip->multiprocessors;
         /* The less there is to compute, the less is lost while only the last blocks run. */
         const int64_t enough = !pair ? 750 : sf_op_is(s->op, SF_INDEX) ? 650 : 850;
-        int64_t best = few ? 0 : busy(outer * cut->strips, tile.threads, tile.resident, chip);
-        if (s->op == SF_LOGSUMEXP || chip->small_tiles || (!few && (cut->whole || l->packs > 1)))
+        int64_t best = few ? 0 : busy(outer * cut->strips, lone ? cut->slots * cut->groups : tile.threads, tile.resident, chip);
+        if (s->op == SF_LOGSUMEXP || chip->small_tiles || (!few && !lone && (cut->whole || l->packs > 1)))
                 return;
         for (int64_t t = 256; t <= 512 && t <= places; t *= 2)
                 for (int64_t w = l->width, n = tile.more; best < enough && n * w > 32 && n * w * in > 128;) {
@@ -285,6 +287,28 @@ static int64_t alone_width(const layout *l, int64_t width, const sf_cuda_chip *c
         return s->n * width * words <= most && (width > 1 || size == 8) ? width : 0;
 }
 
+/*
+ * Narrow columns that have better tiles than the table's, and how wide their vectors may be; 0: these
+ * have not. Vectors whose elements are loaded one by one take as many registers as wide ones: smaller
+ * tiles, of which there must be enough. Totals of products are pairs: rather more rows than more
+ * columns. H200, share of a copy, so and as the table has it: cumsum of (200, 1000, 333) f16 0.93,
+ * 0.82; (130, 65, 1002177) f16 0.78, 0.71; (3000, 65, 1001) f16 0.78, 0.55; (200, 1000, 333) u8 0.73,
+ * 0.55; cumprod of (1000, 100, 333) f16 0.72, 0.30; (64, 500, 1501) f16 0.74, 0.46; (5480, 59, 292) f16
+ * 0.76, 0.33; (514, 65, 13312) f16 into f32 0.94, 0.69.
+ */
+static int64_t narrow_tile(const layout *l, const sf_cuda_chip *chip, sf_cuda_tile *tile)
+{
+        const sf_step *s = l->step;
+        const bool product = sf_cuda_is_product((int32_t)s->op, (int32_t)s->acc), single = l->packs == l->width && l->width > 1;
+        const bool plain = !chip->small_tiles && !s->m && !s->fuse && !s->sibling && (product || scanned_size(s) == 4);
+        const int64_t width = product && single ? 2 : 4, blocks = s->batch / l->line.len * ceil_div(l->line.len, 32 * width);
+        if (!plain || size_of(s->in) > 2 || !(product ? size_of(s->in) == 2 : single && size_of(s->out) <= 2) ||
+            s->n < 32 || blocks < 4 * (int64_t)chip->multiprocessors)
+                return 0;
+        *tile = (sf_cuda_tile){128, product && !single ? 32 : 16, !product ? 8 : single ? 5 : 4, tile->more, tile->beside};
+        return width;
+}
+
 /* In chunks: three launches, with strips of the best width. Else one launch, with strips so narrow
  * that there are enough. */
 static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_cuda_chip *chip, sf_cuda_plan *plan, bool in_chunks)
@@ -303,6 +327,12 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
          * a copy: 32 elements as vectors of four 0.43, of two 0.57. */
         if (s->op == SF_LOGSUMEXP && !chip->small_tiles)
                 width = at_least(at_most(width, 16 / value_size(s)), 1);
+        const int64_t most = in_chunks ? 0 : narrow_tile(l, chip, &tile);
+        if (most) {
+                width = at_most(width, most);
+                threads = tile.threads;
+                places = tile.threads * tile.resident;
+        }
         const int64_t alone = in_chunks ? 0 : alone_width(l, width, chip);
         if (alone)
                 width = alone;
@@ -349,6 +379,11 @@ static sf_status plan_columns(const sf_context *ctx, const layout *l, const sf_c
                 d = sf_cuda_draft(d.launch, SF_CUDA_SCAN_COLUMNS, &own);
         /* A short axis needs no more groups than it has rows for. */
         while (cut.groups > 1 && cut.groups / 2 * items >= s->n)
+                cut.groups /= 2;
+        /* Nor should much of the last tile be empty. H200, (514, 65, 13312) f16 into f32, share of a copy: 0.97, in tiles
+         * of 64 rows 0.80. */
+        for (int64_t rows; !in_chunks && !cut.whole && !chip->small_tiles && (rows = cut.groups * items) < s->n && cut.groups > 2 &&
+             4 * ceil_div(s->n, rows) * rows > 5 * s->n && 10 * ceil_div(s->n, rows / 2) < 19 * ceil_div(s->n, rows);)
                 cut.groups /= 2;
         if (!in_chunks && !cut.whole)
                 places = for_short_axis(&own, tile, chip, &cut, &items, places, alone > 0);
@@ -514,11 +549,18 @@ static sf_status plan_burst(const sf_context *ctx, const sf_step *s, int64_t col
                 else if (sf_cuda_is_pair((int32_t)s->op, (int32_t)s->acc))
                         tile.resident = (int32_t)at_least(tile.resident - 2, 1);
         }
-        /* Vectors at any address need registers to be put together: half as many threads in a
-         * block, three quarters as many on a multiprocessor. */
-        if (l.shift_in && tile.threads * tile.resident > 512 && !chip->small_tiles) {
-                tile.threads = 256;
-                tile.resident = 3;
+        /* Vectors at any address need registers to be put together: half as many threads in a block, three quarters
+         * as many on a multiprocessor; or more for each of as many. H200, share of a copy, as chosen here and the other
+         * way: 8000001 f32 0.90, 0.84; two columns of 801078 f32 0.74, 0.64; 6388608 f16 into f32 0.78, 0.70; but
+         * 8388608 f16 0.40, 0.36; 16777216 u8 0.33, 0.28; 4199568 i64 0.88, 0.73; cumprod of 4194305 f32 0.73, 0.65. */
+        if (l.shift_in && !staged && tile.threads * tile.resident > 512 && !chip->small_tiles) {
+                const int64_t in = size_of(s->in);
+                const bool narrow = in <= 2 && in == size_of(s->out) && !product;
+                const bool larger = narrow || in == 8 || (product && in == 4 && columns == 1);
+                tile.threads = larger ? 512 : 256;
+                tile.resident = !larger ? 3 : in == 8 ? 2 : 1;
+                if (larger)
+                        tile.elements = (int32_t)((narrow ? 256 : 128) / scanned_size(s));
         }
         int64_t items = pow2_down(at_least(tile.elements / l.width, 1)), threads = tile.threads;
         /* A small tensor is spread over the whole chip. */
@@ -607,11 +649,15 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
          *                        3     6     7    12    17    20    24    31
          *      two passes     0.39  0.41  0.46  0.41  0.50  0.48  0.49  0.54
          *      a burst a tile 0.57  0.61  0.59  0.60  0.50  0.57  0.59  0.44
+         * Elements that are not four bytes long, chained and as bursts: (3879165, 4) i32 into i64 0.43, 0.82;
+         * (30000000, 4) u8 into i64 0.28, 0.46; (40000000, 4) f16 0.56, 0.57; (20000000, 2) i32 into i64 0.42,
+         * 0.55; but (40000000, 2) f64 0.76, 0.63; (80000000, 2) f16 0.71, 0.60.
          */
         int64_t columns = down ? l.line.len : 1;
         /* Half of what is moved. H200, lines of u8 into i64, chained and as bursts: 18705632 0.87,
-         * 0.70; 16 of 2097152 0.73, 0.58; but 5477961 i32 into i64 0.65, 0.73. */
-        const int64_t moved = at_least(size_of(s->in), (size_of(s->in) + size_of(s->out)) / 2);
+         * 0.70; 16 of 2097152 0.73, 0.58; but 5477961 i32 into i64 0.65, 0.73. Bytes take as long as halves: 33554432
+         * u8 0.52, 0.38. */
+        const int64_t moved = at_least(at_least(size_of(s->in), 2), (size_of(s->in) + size_of(s->out)) / 2);
         bool large = 3 * s->n * s->batch * moved > 2 * chip->l2;
         if (down && !sf_cuda_as_line(s, true, &line)) {
                 SF_TRY(sf_cuda_plan_tiles(ctx, &l, chip, plan, &fits));
@@ -628,5 +674,6 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         if (columns == 1)
                 staged_as = sf_cuda_anywhere(staged_as);
         const bool vectors = staged_as.width * size_of(s->in) >= at_most(8, 2 * size_of(s->in));
-        return large && columns <= 4 && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
+        const bool totals = columns <= (size_of(s->out) > size_of(s->in) && size_of(s->out) == 8 ? 1 : 2);
+        return large && totals && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
 }

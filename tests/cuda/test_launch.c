@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "context.h"
+#include "core/value.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_device.h"
 #include "cuda/cuda_warm.h"
@@ -149,6 +150,33 @@ static void test_tiles(void)
                                 CHECK(status == SF_OK && tile.threads >= 32 && tile.elements &&
                                       tile.resident, "%s", sf_last_error(NULL));
                 }
+}
+
+/* Blocks that share narrow columns wait for each other, so their tiles must be worth the wait: whatever the number of
+ * columns and the types, thousands of elements, and a block no longer than the chip allows. */
+static void test_shared_tiles(void)
+{
+        static const sf_cuda_chip chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
+                                          .shared_per_block = 232448, .shared_per_multiprocessor = 233472, .l2 = 50 << 20};
+        static const sf_dt types[][3] = {{SF_DT_I8, SF_DT_I64, SF_DT_I64}, {SF_DT_U8, SF_DT_U8, SF_DT_U8}, {SF_DT_F16, SF_DT_F32, SF_DT_F16},
+                                         {SF_DT_F16, SF_DT_F32, SF_DT_F32}, {SF_DT_F32, SF_DT_F32, SF_DT_F32}, {SF_DT_I32, SF_DT_I64, SF_DT_I64},
+                                         {SF_DT_F64, SF_DT_F64, SF_DT_F64}};
+        for (int64_t columns = 2; columns <= 200; columns++)
+                for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+                        for (int odd = 0; odd < 2; odd++) {
+                                const int64_t in = sf_dtypes[types[t][0]].size, out = sf_dtypes[types[t][2]].size, rows = 1 << 22;
+                                sf_step step = {.op = SF_SUM, .in = types[t][0], .acc = types[t][1], .out = types[t][2], .n = rows, .batch = columns,
+                                                .nbatch = 1, .nseq = 1, .x = (char *)at(0, 0) + odd * in, .y = at(0, (uint64_t)1 << 40)};
+                                sf_cuda_plan plan;
+                                step.dims[0] = (sf_dim){.len = columns, .x = in, .y = out};
+                                step.dims[1] = (sf_dim){.len = rows, .x = columns * in, .y = columns * out};
+                                step.identity = sf_identity(step.op, step.acc);
+                                CHECK(sf_cuda_plan_step(NULL, &step, &chip, &plan) == SF_OK, "%s", sf_last_error(NULL));
+                                const sf_cuda_spec *spec = &plan.launch[plan.launches - 1].spec;
+                                const int64_t tile = (int64_t)spec->threads * spec->items * spec->width;
+                                CHECK(spec->threads >= 96 && spec->threads <= 1024 && tile >= 2048, "%d columns of %s into %s: %d threads, %d elements",
+                                      (int)columns, sf_dtypes[types[t][0]].name, sf_dtypes[types[t][2]].name, (int)spec->threads, (int)tile);
+                        }
 }
 
 static void test_contexts(void)
@@ -748,6 +776,7 @@ static void run_all(void)
         EXPECT(usual(1, NULL), SF_OK, "");
         test_plans();
         test_tiles();
+        test_shared_tiles();
         test_contexts();
         test_pointers();
         test_warm();
