@@ -18,6 +18,9 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 # Nor is it worth optimising.
 os.environ.setdefault("AOT_INDUCTOR_DEBUG_COMPILE", "1")
+# What XLA makes of the rest of a function is not ours, and compiling it is most of the time.
+if os.environ.get("SCANFOLD_TEST_THIN"):
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 def _devices():

@@ -2,6 +2,7 @@
 checked. Started as torchrun starts it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are in the environment; SCANFOLD_RANKS_ENGINE and
 SCANFOLD_RANKS_DEVICE name the process group's engine (gloo) and where tensors are (cpu). With SCANFOLD_RANKS_FORK it starts all of the ranks. Of the engine
 "threaded" all ranks are threads of one process, whose process group is fake: torch's own, for tests."""
+import gc
 import os
 import sys
 import threading
@@ -314,6 +315,9 @@ def fork(count):
     says whether all went well."""
     if count == 8:
         import torch.distributed.tensor  # dtensors() has it
+        if os.environ.get("SCANFOLD_TEST_THIN"):
+            import torch._dynamo  # noqa: F401  and its backward this, which takes longer than all else there; that no call imports it, two ranks say, which are not among these
+    gc.freeze()  # a collector that looks at what it has of its parent copies all of that
     ranks = []
     for rank in range(count):
         ranks.append(os.fork())

@@ -1,6 +1,7 @@
 """torch: tensors of every kind, autograd, torch.func, autocast, the dispatcher's own checks."""
 import io
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import scanfold.torch as bridge  # noqa: E402
 
 VERSION = bridge.VERSION
+THIN = bool(os.environ.get("SCANFOLD_TEST_THIN"))
 needs_2_4 = pytest.mark.skipif(VERSION < (2, 4), reason="torch.library.opcheck is in torch 2.4 and later")
 SCANS = [scanfold.cumsum, scanfold.cumprod, scanfold.cummax, scanfold.cummin]
 FOLDS = [scanfold.sum, scanfold.prod, scanfold.max, scanfold.min]
@@ -554,6 +556,8 @@ def test_transforms_are_torchs(device, call, transform):
     backends = ["eager"] if call in ("cumsum", "max") else []
     if call == "cumsum" and transform in ("grad", "jacrev", "jvp", "vmap"):
         backends += ["aot_eager", "scanfold"] + ["inductor"] * (transform == "jacrev")
+    if THIN and "aot_eager" in backends:
+        backends.remove("eager")  # of which aot_eager is the first half
     for backend in backends if VERSION >= (2, 5) else ():
         torch._dynamo.reset()
         torch.testing.assert_close(torch.compile(ours, backend=backend)(x), expected)
@@ -679,7 +683,8 @@ def test_opcheck(device, op):
     mask = torch.rand(3, 4, device=device) > 0.5
     given = (torch.randn(3, 4, requires_grad=True, device=device),
              torch.randn(4, 3, device=device).t(), torch.randint(0, 5, (3, 4), device=device))
-    for x in given:
+    # Operations are one argument of the same two operators: thin, each has one of the tensors, and each tensor three or four of them.
+    for x in given[list(bridge.OPS).index(op) % 3:][:1] if THIN else given:
         torch.library.opcheck(torch.ops.scanfold.scan, (x, op, 1, True, False, mask, None, None))
         torch.library.opcheck(torch.ops.scanfold.fold, (x, op, [0], True, False, None, None, None))
 
