@@ -138,8 +138,9 @@ needs-test: needs-build
 # On an ARM machine all other stages run NEON: test-neon would be test-gcc once more.
 # test-speed is by itself, when the others are over.
 ALONE = test-speed
-STAGES = build-gcc test-asan test-package test-cuda-host $(if $(filter x86_64,$(MACHINE)),test-neon) test-mutation test-cuda test-clang test-tsan test-gcc \
-         test-python test-recipe
+# test-mutation waits for test-clang and has few files to compile at a time: both come before what fills every processor to the end.
+STAGES = build-gcc test-asan test-package test-clang test-cuda-host test-mutation $(if $(filter x86_64,$(MACHINE)),test-neon) test-gcc test-python \
+         test-cuda test-tsan test-recipe
 
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
@@ -161,7 +162,7 @@ stage-test-mutation: stage-test-clang
 
 # The configuration that is shipped: all instruction sets, with gcc. The test programs around it need not be fast.
 build-gcc: needs-test
-	$(STRICT) -S . -B build/gcc -DSCANFOLD_PYTHON=ON -DSCANFOLD_TEST_EVERY=$(call amount,16,1) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,4000,200000) \
+	$(STRICT) -S . -B build/gcc -DSCANFOLD_PYTHON=ON -DSCANFOLD_TEST_EVERY=$(call amount,16,1) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,2500,200000) \
 	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,1000,20000) -DSCANFOLD_NVRTC_EVERY=$(call amount,97,1) -DSCANFOLD_HOST_CASES=$(call amount,70,400) \
 	        -DSCANFOLD_HOST_EVERY=$(call amount,8,1) -DSCANFOLD_HOST_FUSED_CASES=$(call amount,30,400) -DSCANFOLD_HOST_EXPR_CASES=$(call amount,5,100)
 	+$(call BUILD,build/gcc)
@@ -169,12 +170,15 @@ build-gcc: needs-test
 test-gcc: $(if $(BUILT),,build-gcc)
 	cd build/gcc && $(CTEST) -LE 'cli|cuda'
 
-# The command line and the library as Python sees them.
+# The command line and the library as Python sees them. Some of these wait half of their time, for a clock or for what ends: so the others run meanwhile.
+WAITING = tests/test_cli_commands.py tests/test_cli_mpi.py
 test-python: $(if $(BUILT),,build-gcc)
 	python=$${PYTHON:-$$(./tests/python.sh numpy pytest)} && \
-	        SCANFOLD_LIB=build/gcc/libscanfold.so SCANFOLD_CLI=build/gcc/cli/scanfold SCANFOLD_FUZZ_NPY=build/gcc/cli/fuzz_npy \
-	        SCANFOLD_FAKES=build/gcc/tests/cuda SCANFOLD_HAS_MPI=$(if $(wildcard build/gcc/libscanfold_mpi.so),1) \
-	        $$python -m pytest -q -rs -p no:cacheprovider tests/test_*.py
+	        export SCANFOLD_LIB=build/gcc/libscanfold.so SCANFOLD_CLI=build/gcc/cli/scanfold SCANFOLD_FUZZ_NPY=build/gcc/cli/fuzz_npy \
+	        SCANFOLD_FAKES=build/gcc/tests/cuda SCANFOLD_HAS_MPI=$(if $(wildcard build/gcc/libscanfold_mpi.so),1) || exit 1; \
+	        { $$python -m pytest -q -rs -p no:cacheprovider $(WAITING) > build/waiting.log 2>&1 & }; waiting=$$!; \
+	        $$python -m pytest -q -rs -p no:cacheprovider $(filter-out $(WAITING),$(wildcard tests/test_*.py)); result=$$?; \
+	        wait $$waiting; waited=$$?; cat build/waiting.log; [ $$result = 0 ] && [ $$waited = 0 ]
 
 # The Python package, built in place, with NumPy and torch; and a wheel of it, in an environment that has nothing else.
 test-package: $(if $(BUILT),,build-gcc)

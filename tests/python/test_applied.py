@@ -1,6 +1,7 @@
 """softmax, log_softmax, layer_norm, rms_norm, normalize, standardize: compared with torch's own
 functions."""
 import math
+import os
 
 import numpy as np
 import pytest
@@ -265,7 +266,8 @@ def test_compiled(device):
 
     def f(x, w):
         return scanfold.softmax(x * 2, 1).sum(0) + scanfold.layer_norm(x, -1, w).sum(0)
-    y = torch.compile(f, fullgraph=True)(x, w)
+    # Inductor calls these operators as it calls all that it does not know, which test_torch.py sees; thin, what comes before it is enough.
+    y = torch.compile(f, fullgraph=True, backend="aot_eager" if os.environ.get("SCANFOLD_TEST_THIN") else "inductor")(x, w)
     close(y, f(x, w))
     for a, c in zip(torch.autograd.grad(y.sum() ** 2, (x, w)), torch.autograd.grad(f(x, w).sum() ** 2, (x, w))):
         close(a, c, 64)
