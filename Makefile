@@ -139,8 +139,9 @@ needs-test: needs-build
 # test-speed is by itself, when the others are over.
 ALONE = test-speed
 # test-mutation waits for test-clang and has few files to compile at a time: both come before what fills every processor to the end.
-STAGES = build-gcc test-asan test-package test-clang test-cuda-host test-mutation $(if $(filter x86_64,$(MACHINE)),test-neon) test-gcc test-python \
-         test-cuda test-tsan test-recipe
+# Ranks of MPI that wait keep processors busy, and test-gcc and test-python have both: one is to be over when the other comes to them.
+STAGES = build-gcc test-asan test-package test-clang test-cuda-host test-mutation $(if $(filter x86_64,$(MACHINE)),test-neon) test-gcc test-cuda \
+         test-python test-tsan test-recipe
 
 test: needs-test
 	@rm -rf build/stages && mkdir -p build/stages && date +%s > build/stages/started
