@@ -202,13 +202,13 @@ static void compile_segments(const sf_cuda_chip *chip, const char *arch, long ev
         }
 }
 
-/* Fused steps: those that have a speed to keep, and random ones. A chip that has a speed to keep has
- * all of the former; if lists are thin, others have some: a third of them where the chip is the first
+/* Fused steps: those that have a speed to keep, and random ones. If lists are thin, a chip that has a
+ * speed to keep has half of the former, and others have some: a third of them where the chip is the first
  * of its kind, so that two such have different ones, and else a fifth. */
 static void compile_fused(const sf_cuda_chip *chip, const char *arch, long every)
 {
         fused_named named;
-        const int c = chip->capability, most = every == 1 || c == 90 ? 1 : c == 70 || c == 80 || c == 100 ? 3 : 5;
+        const int c = chip->capability, most = every == 1 ? 1 : c == 90 ? 2 : c == 70 || c == 80 || c == 100 ? 3 : 5;
         for (int i = c % most; fused_name(&named, i); i += most)
                 compile_step(&named.step, chip, arch, named.name, chip->capability == 90 && compiler->major >= 13);
         for (long i = 0; i < 60 / every; i++) {
