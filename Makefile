@@ -163,8 +163,8 @@ stage-test-mutation: stage-test-clang
 
 # The configuration that is shipped: all instruction sets, with gcc. The test programs around it need not be fast.
 build-gcc: needs-test
-	$(STRICT) -S . -B build/gcc -DSCANFOLD_PYTHON=ON -DSCANFOLD_TEST_EVERY=$(call amount,16,1) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,2500,200000) \
-	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,1000,20000) -DSCANFOLD_NVRTC_EVERY=$(call amount,97,1) -DSCANFOLD_HOST_CASES=$(call amount,70,400) \
+	$(STRICT) -S . -B build/gcc -DSCANFOLD_PYTHON=ON -DSCANFOLD_TEST_EVERY=$(call amount,20,1) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,2000,200000) \
+	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,700,20000) -DSCANFOLD_NVRTC_EVERY=$(call amount,97,1) -DSCANFOLD_HOST_CASES=$(call amount,70,400) \
 	        -DSCANFOLD_HOST_EVERY=$(call amount,8,1) -DSCANFOLD_HOST_FUSED_CASES=$(call amount,30,400) -DSCANFOLD_HOST_EXPR_CASES=$(call amount,5,100)
 	+$(call BUILD,build/gcc)
 
@@ -205,7 +205,7 @@ SOME_ENGINES = SCANFOLD_TEST_ENGINES='portable/3 avx2/1 avx2/3 avx512/1 avx512/3
 # where they are not; here it reads AVX-512's and runs them as they stand. Calls that fail are test-asan's with this compiler, test-cuda's without sanitizers.
 test-clang: needs-test
 	$(STRICT) -S . -B build/clang -DCMAKE_C_COMPILER=clang -DSCANFOLD_AVX2=$(call amount,OFF,ON) '-DSCANFOLD_QUICK=$(call amount,portable;avx512,)' \
-	        -DSCANFOLD_TEST_EVERY=$(call amount,60,4) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,800,50000) \
+	        -DSCANFOLD_TEST_EVERY=$(call amount,80,4) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,500,50000) \
 	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,300,5000) -DSCANFOLD_CUDA_HOST=OFF
 	+$(call BUILD,build/clang)
 	cd build/clang && $(SOME_ENGINES) $(CTEST) -L 'core|package' $(call amount,-E '^test_faults$$',)
@@ -217,7 +217,7 @@ SANITIZED = -DSCANFOLD_EXAMPLES=OFF -DSCANFOLD_CUDA_HOST=OFF -DCMAKE_C_COMPILER=
 # What the vector kernels read and write, test-gcc sees with guard pages around every buffer; test-long compiles them here too, in minutes.
 test-asan: needs-test
 	$(STRICT) -S . -B build/asan $(SANITIZED) -DSCANFOLD_SANITIZE=address,undefined -DSCANFOLD_PORTABLE_ONLY=$(call amount,ON,OFF) \
-	        -DSCANFOLD_TEST_EVERY=$(call amount,160,8) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,400,20000) -DSCANFOLD_EXPR_GRAPHS=$(call amount,300,5000) \
+	        -DSCANFOLD_TEST_EVERY=$(call amount,220,8) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,300,20000) -DSCANFOLD_EXPR_GRAPHS=$(call amount,300,5000) \
 	        -DSCANFOLD_LIBFUZZER=ON -DSCANFOLD_LIBFUZZER_SECONDS=$(call amount,24,3600)
 	+$(call BUILD,build/asan)
 	cd build/asan && $(SOME_ENGINES) UBSAN_OPTIONS=print_stacktrace=1 $(CTEST) -L '$(call amount,core,core|threads)'
@@ -228,7 +228,7 @@ RACES = test_threads test_expr test_launch test_streams fuzz test_laws fake_libc
 # decided outside the kernels, so one instruction set shows it.
 test-tsan: needs-test
 	$(STRICT) -S . -B build/tsan $(SANITIZED) -DSCANFOLD_SANITIZE=thread -DSCANFOLD_PORTABLE_ONLY=ON \
-	        -DSCANFOLD_TEST_EVERY=$(call amount,200,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,150,5000)
+	        -DSCANFOLD_TEST_EVERY=$(call amount,280,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,100,5000)
 	+$(call BUILD,build/tsan) --target $(RACES)
 	cd build/tsan && calm=$$(setarch -R true 2> /dev/null && echo setarch -R || true) && $$calm $(CTEST) -L threads && \
 	        SCANFOLD_TEST_ENGINES='$(call amount,portable/3,portable/1 portable/2 portable/3 portable/5)' $$calm $(CTEST) -R '^(fuzz|test_laws)$$'
@@ -242,7 +242,7 @@ one_of = ^($(subst $(empty) ,|,$(strip $(1))))$$
 test-neon: needs-test
 ifeq ($(MACHINE),x86_64)
 	$(STRICT) -S . -B build/neon -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/tests/aarch64.cmake -DSCANFOLD_PORTABLE=$(call amount,OFF,ON) -DSCANFOLD_QUICK=portable \
-	        -DSCANFOLD_TEST_EVERY=$(call amount,1000,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,60,3000) \
+	        -DSCANFOLD_TEST_EVERY=$(call amount,1400,40) -DSCANFOLD_FUZZ_ITERATIONS=$(call amount,45,3000) \
 	        -DSCANFOLD_EXPR_GRAPHS=$(call amount,60,2000) -DSCANFOLD_CLI=$(call amount,OFF,ON) -DSCANFOLD_EXAMPLES=OFF
 	+$(call BUILD,build/neon) $(call amount,--target $(NEON),)
 	cd build/neon && SCANFOLD_TEST_ENGINES='$(call amount,neon/3,neon/1 neon/3)' $(CTEST) $(call amount,-R '$(call one_of,$(NEON))',-L core -LE cuda)
