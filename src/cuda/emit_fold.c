@@ -124,13 +124,16 @@ sf_status sf_cuda_fold_rows(const sf_context *ctx, const layout *l, const sf_cud
                 while (team < tile.threads && s->batch * (team / 32) < 2 * fill && team * items < vectors)
                         team *= 2;
                 int64_t tile_length = team * items * width;
-                int64_t length = pow2_up(n), wanted = 8 * (int64_t)chip->multiprocessors * tile.resident;
+                int64_t length = pow2_up(n);
+                const int64_t together = (int64_t)chip->multiprocessors * tile.resident;
                 /* A block has at least four tiles; eight small ones, unless much of the chip would be idle. */
-                const int64_t all = (int64_t)chip->multiprocessors * tile.resident, tiles = !chip->small_tiles && tile.threads <= 128 ? 8 : 4;
-                if (team == tile.threads && !resume)
-                        for (int64_t blocks; length > 4 * tile_length && (blocks = s->batch * ceil_div(n, length)) < wanted &&
-                                             (length > tiles * tile_length || 2 * blocks < all);)
-                                length /= 2;
+                const int64_t tiles = !chip->small_tiles && tile.threads <= 128 ? 8 : 4;
+                while (team == tile.threads && !resume && length > 4 * tile_length) {
+                        const int64_t blocks = s->batch * ceil_div(n, length);
+                        if (blocks >= 8 * together || (length <= tiles * tile_length && 2 * blocks >= together))
+                                break;
+                        length /= 2;
+                }
                 chunks = ceil_div(n, length);
                 part = length / (team / 32);
                 d.p.number[1] = length;

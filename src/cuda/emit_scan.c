@@ -675,6 +675,6 @@ sf_status sf_cuda_plan_scan(const sf_context *ctx, const sf_step *s, bool down, 
         if (columns == 1)
                 staged_as = sf_cuda_anywhere(staged_as);
         const bool vectors = staged_as.width * size_of(s->in) >= at_most(8, 2 * size_of(s->in));
-        const bool totals = columns <= (size_of(s->out) > size_of(s->in) && size_of(s->out) == 8 ? 1 : 2);
-        return large && totals && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
+        const bool few_totals = columns <= (size_of(s->out) > size_of(s->in) && size_of(s->out) == 8 ? 1 : 2);
+        return large && few_totals && vectors ? plan_chained(ctx, along, columns, chip, plan) : plan_burst(ctx, along, columns, chip, plan);
 }

@@ -80,11 +80,12 @@ static long calls(int member)
  * A driver that works
  * ---------------------------------------------------------------------------------------------------------- */
 
+static const sf_cuda_chip h200 = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
+                                  .shared_per_block = 232448, .shared_per_multiprocessor = 233472, .l2 = 60 << 20};
+
 /* What the plan says is what is launched. */
 static void test_plans(void)
 {
-        static const sf_cuda_chip chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
-                                          .shared_per_block = 232448, .shared_per_multiprocessor = 233472, .l2 = 60 << 20};
         sf_step step;
         char what[96];
         for (int32_t i = 0; sf_cuda_usual_step(i, &step, what); i += 7) {
@@ -95,7 +96,7 @@ static void test_plans(void)
                 step.m = step.m ? at(1, (uint64_t)1 << 41) : NULL;
                 step.device.device_id = 1;
                 step.stream = (void *)0x50;
-                CHECK(sf_cuda_plan_step(NULL, &step, &chip, &plan) == SF_OK, "%s: %s", what, sf_last_error(NULL));
+                CHECK(sf_cuda_plan_step(NULL, &step, &h200, &plan) == SF_OK, "%s: %s", what, sf_last_error(NULL));
                 CHECK(sf_cuda_workspace(NULL, &step, &size) == SF_OK && size == plan.scratch, "%s: %zu", what, size);
                 long first = cuda->launches, cleared = calls(FAKE_clear_async);
                 EXPECT(sf_cuda_run_in(NULL, &step, at(1, (uint64_t)1 << 42), size), SF_OK, "");
@@ -156,8 +157,6 @@ static void test_tiles(void)
  * columns and the types, thousands of elements, and a block no longer than the chip allows. */
 static void test_shared_tiles(void)
 {
-        static const sf_cuda_chip chip = {.capability = 90, .multiprocessors = 132, .threads_per_multiprocessor = 2048,
-                                          .shared_per_block = 232448, .shared_per_multiprocessor = 233472, .l2 = 50 << 20};
         static const sf_dt types[][3] = {{SF_DT_I8, SF_DT_I64, SF_DT_I64}, {SF_DT_U8, SF_DT_U8, SF_DT_U8}, {SF_DT_F16, SF_DT_F32, SF_DT_F16},
                                          {SF_DT_F16, SF_DT_F32, SF_DT_F32}, {SF_DT_F32, SF_DT_F32, SF_DT_F32}, {SF_DT_I32, SF_DT_I64, SF_DT_I64},
                                          {SF_DT_F64, SF_DT_F64, SF_DT_F64}};
@@ -171,7 +170,7 @@ static void test_shared_tiles(void)
                                 step.dims[0] = (sf_dim){.len = columns, .x = in, .y = out};
                                 step.dims[1] = (sf_dim){.len = rows, .x = columns * in, .y = columns * out};
                                 step.identity = sf_identity(step.op, step.acc);
-                                CHECK(sf_cuda_plan_step(NULL, &step, &chip, &plan) == SF_OK, "%s", sf_last_error(NULL));
+                                CHECK(sf_cuda_plan_step(NULL, &step, &h200, &plan) == SF_OK, "%s", sf_last_error(NULL));
                                 const sf_cuda_spec *spec = &plan.launch[plan.launches - 1].spec;
                                 const int64_t tile = (int64_t)spec->threads * spec->items * spec->width;
                                 CHECK(spec->threads >= 96 && spec->threads <= 1024 && tile >= 2048, "%d columns of %s into %s: %d threads, %d elements",

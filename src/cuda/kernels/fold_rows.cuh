@@ -30,14 +30,6 @@ template <> struct sf_round_up<1> {
         enum { POWER = 1 };
 };
 
-/* The logarithm of N, rounded down. */
-template <int N> struct sf_log {
-        enum { DOWN = 1 + sf_log<N / 2>::DOWN };
-};
-template <> struct sf_log<1> {
-        enum { DOWN = 0 };
-};
-
 enum {
         LANES = SF_TEAM < 32 ? SF_TEAM : 32,
         WARPS = SF_TEAM < 32 ? 1 : SF_TEAM / 32,

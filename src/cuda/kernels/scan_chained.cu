@@ -108,14 +108,6 @@ enum {
 static_assert(SF_RING > SF_STAGES + 2 && !(SF_RING & (SF_RING - 1)), "tiles that are remembered");
 static_assert(WARPS <= 1 << SF_WARP_LEVELS, "what warps take of each other");
 
-/* The logarithm of a power of two. */
-template <int N> struct sf_log {
-        enum { LOG = 1 + sf_log<N / 2>::LOG };
-};
-template <> struct sf_log<1> {
-        enum { LOG = 0 };
-};
-
 #if SF_CUTS
 /*
  * As sf_rising_at, for tiles of TILE positions, in a few instructions whatever the number of blocks
@@ -125,7 +117,7 @@ template <> struct sf_log<1> {
  */
 SF_DEVICE sf_i64 sf_rising_tile(const sf_params &p, sf_i64 *number, sf_i64 *begin, sf_i64 *length)
 {
-        enum { LOG = sf_log<TILE>::LOG };
+        enum { LOG = sf_log<TILE>::DOWN };
         const sf_u32 small = (sf_u32)p.inner & (TILE - 1), large = (sf_u32)(p.inner >> LOG);
         const int few = sf_count_bits(small);
         if (*number < few)

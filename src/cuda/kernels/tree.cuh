@@ -29,6 +29,14 @@ template <int COLUMNS> struct sf_columns {
 #define SF_LOOSE_VECTORS(columns) (SF_MEMBERS == 1 && (columns) == 1 && SF_WIDTH % 2 == 0 ? 2 * SF_LOOSE : SF_LOOSE)
 static_assert(SF_WIDTH <= SF_LOOSE / 2, "a vector's numbers are multiplied unsettled");
 
+/* The logarithm of N, rounded down. */
+template <int N> struct sf_log {
+        enum { DOWN = 1 + sf_log<N / 2>::DOWN };
+};
+template <> struct sf_log<1> {
+        enum { DOWN = 0 };
+};
+
 /* Do exponents have 32 bits (sf_settled)? */
 #define SF_LIMITS (SF_PRODUCTS && SF_VALUE_SIZE == 8)
 
