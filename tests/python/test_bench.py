@@ -1,5 +1,8 @@
 """python -m scanfold.bench: the table and the page, and a model of one's own beside its floor."""
+import argparse
 import json
+import os
+import random
 
 import pytest
 import scanfold.bench as bench
@@ -91,3 +94,23 @@ def test_bytes_count_once(torch):
 def test_what_a_file_must_have(tmp_path, torch):
     with pytest.raises(SystemExit, match=r"model.py has no Model, get_init_inputs; it must have"):
         bench.main([small_model(tmp_path, "def get_inputs():\n    return []\n")])
+
+
+@pytest.mark.host_only("draws cases, and times none")
+def test_cases_of_the_zoo_have_names(monkeypatch):
+    """bench/zoo.py --case: a name that the lists show is the case that was drawn."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.syspath_prepend(os.path.join(os.path.dirname(__file__), "..", "..", "bench"))
+    zoo = pytest.importorskip("zoo")
+    drawn = random.Random(5)
+    layouts = set()
+    for limits in [zoo.LARGE] * 150 + [zoo.SMALL] * 150:
+        case = zoo.Case(drawn, limits)
+        same = zoo.Case.named(case.name)
+        layouts.add(same.layout)
+        assert {**vars(same), "seed": 0} == {**vars(case), "seed": 0} and same.name == case.name
+    assert layouts == {"contiguous", "transposed", "odd offset"}
+    with pytest.raises(argparse.ArgumentTypeError, match="is no case; one is"):
+        zoo.Case.named("mean float32 8 x 8, 0")
+    with pytest.raises(argparse.ArgumentTypeError, match="is no case; one is"):
+        zoo.Case.named("sum float31 8 x 8, 0")
